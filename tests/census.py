@@ -3,9 +3,10 @@
     Rule("calls/<uuid:pk>/", OWNER, "GET", at="calls/{call}/")
 
 The first part is the route as Django's resolver spells it. `who` is ANYONE, SIGNED_IN, OWNER (the signed-in person's
-own things; other people's are as absent as what never was), STAFF, or `needs("app.permission", ...)`: staff that holds
-every one of these, where `a|b` is one of the two. `methods` is "GET", "GET POST" or, for what only changes something,
-"POST". A route with parameters says in `at` what to put there: `create_address_values` makes it and has the names.
+own things; other people's are as absent as what never was), STAFF, SUPERUSER, or `needs("app.permission", ...)`: staff
+that holds every one of these, where `a|b` is one of the two. `methods` is "GET", "GET POST" or, for what only changes
+something, "POST". A route with parameters says in `at` what to put there: `create_address_values` makes it and has the
+names.
 
 One `Model` covers the addresses that the admin makes by itself for a model: list, add, change, delete, history.
 """
@@ -102,15 +103,43 @@ RULES: tuple[Rule, ...] = (
     # --- the user's area
     Rule("", ANYONE),
     Rule("sign-in/", ANYONE, "GET POST"),
+    Rule("sign-in/with/<slug:slug>/", ANYONE, at="sign-in/with/{provider}/", empty=True),
+    Rule("sign-in/with/<slug:slug>/callback/", ANYONE, at="sign-in/with/{provider}/callback/", empty=True),
     Rule("sign-out/", ANYONE, "POST"),
     Rule("language/", ANYONE, "POST"),
     Rule("account/", SIGNED_IN, "GET POST"),
+    Rule("account/link/<slug:slug>/", SIGNED_IN, "POST", at="account/link/{provider}/", empty=True),
+    Rule("account/unlink/<int:pk>/", OWNER, "POST", at="account/unlink/{identity}/"),
     Rule("password/", SIGNED_IN, "GET POST"),
     Rule("password/forgotten/", ANYONE, "GET POST"),
     Rule("password/new/", ANYONE, "GET POST", empty=True),
-    Rule("password/new/<slug:key>/<slug:token>", ANYONE, at="password/new/none/none"),
+    Rule("password/new/<slug:key>/<slug:token>", ANYONE, at="password/new/none/none", empty=True),
     Rule("invitation/", ANYONE, "GET POST", empty=True),
-    Rule("invitation/<slug:token>", ANYONE, at="invitation/none"),
+    Rule("invitation/<slug:token>", ANYONE, at="invitation/none", empty=True),
+    Rule("sign-in/second-step/", ANYONE, "GET POST"),
+    Rule("sign-in/second-step/options/", ANYONE, "POST"),
+    Rule("sign-in/passkey/", ANYONE, "POST"),
+    Rule("sign-in/passkey/options/", ANYONE, "POST"),
+    Rule("account/security/", SIGNED_IN),
+    Rule("account/security/confirm/", SIGNED_IN, "GET POST"),
+    Rule("account/security/confirm/options/", SIGNED_IN, "POST"),
+    Rule("account/security/app/", SIGNED_IN, "GET POST"),
+    Rule("account/security/app/remove/", SIGNED_IN, "POST"),
+    Rule("account/security/passkeys/add/", SIGNED_IN, "GET POST"),
+    Rule("account/security/passkeys/add/options/", SIGNED_IN, "POST"),
+    Rule(
+        "account/security/passkeys/<int:pk>/rename/",
+        OWNER,
+        "POST",
+        at="account/security/passkeys/{passkey}/rename/",
+    ),
+    Rule(
+        "account/security/passkeys/<int:pk>/remove/",
+        OWNER,
+        "POST",
+        at="account/security/passkeys/{passkey}/remove/",
+    ),
+    Rule("account/security/recovery-codes/", SIGNED_IN, "POST"),
     Rule("tools/", SIGNED_IN),
     Rule("tools/<str:name>/", OWNER, at="tools/{tool_name}/"),
     Rule("secrets/", SIGNED_IN),
@@ -176,6 +205,12 @@ RULES: tuple[Rule, ...] = (
         needs("auth.change_user"),
         "GET POST",
         at="admin/auth/user/{newcomer}/password/",
+    ),
+    Rule(
+        "admin/auth/user/<int:pk>/second-factors/",
+        needs("auth.change_user"),
+        "GET POST",
+        at="admin/auth/user/{newcomer}/second-factors/",
     ),
     # --- the admin's pages beside the models'
     Rule(
@@ -277,6 +312,12 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("admin/access/change/", needs(*GRANTS, *CHOOSES), "GET POST"),
     Rule("admin/access/pick/", needs(*GRANTS, *CHOOSES)),
+    Rule(
+        "admin/identity/provider/<int:pk>/test/",
+        SUPERUSER,
+        "GET POST",
+        at="admin/identity/provider/{identity_provider}/test/",
+    ),
     Rule("admin/health/", needs("audit.view_call", "catalog.view_tool")),
     Rule("admin/jobs/", CONNECTIONS),
     Rule("admin/sessions/", CONNECTIONS),
@@ -334,6 +375,15 @@ MODELS: tuple[Model, ...] = (
         "scim.scimgroup",
         "view",
         special=dict.fromkeys(("view", "add", "change", "delete"), needs("scim.view_scimgroup")),
+    ),
+    Model(
+        "identity.provider",
+        special={"view": needs("identity.view_provider"), "add": SUPERUSER, "delete": SUPERUSER},
+    ),
+    Model(
+        "identity.identity",
+        "view delete",
+        special={"view": needs("identity.view_identity"), "add": SUPERUSER, "delete": SUPERUSER},
     ),
     Model("catalog.tool"),
     Model("catalog.toolset"),
@@ -449,6 +499,7 @@ def create_address_values(owner: User) -> dict[str, Any]:
     from tests import factories
     from tests.audit import rows
     from toolhub.access.models import AccessToken
+    from toolhub.identity.models import Identity, Provider
 
     toolset = factories.make_toolset("Census")
     token = {"static_headers": {"Authorization": {"secret": "census_secret", "prefix": "Bearer "}}}
@@ -465,6 +516,12 @@ def create_address_values(owner: User) -> dict[str, Any]:
     issued, _ = AccessToken.objects.issue(owner, "census")
     app, _tokens = factories.connect_app(owner)
     scim_token, scim_group = factories.make_provisioning()
+    # Off, and at an address that is never asked: its pages answer without it.
+    provider = Provider.objects.create(slug="census", name="Census", issuer="https://127.0.0.1:9")
+    other = Provider.objects.create(slug="census-two", name="Census two", issuer="https://127.0.0.1:9/two")
+    identity = Identity.objects.create(
+        user=owner, provider=other, issuer=other.issuer, subject="census", linked_by_owner=True
+    )
     (call,) = rows.save(rows.build_call(user=owner))
     now = timezone.now()
     models = {
@@ -473,11 +530,14 @@ def create_address_values(owner: User) -> dict[str, Any]:
         "auth.group": Group.objects.create(name="census"),
         "auth.permission": Permission.objects.first(),
         "access.accesstoken": issued,
+        "mfa.authenticator": factories.make_passkey(owner),
         "oauth.client": app.client,
         "oauth.connectedapp": app,
         "people.invitation": factories.invite(owner),
         "scim.scimtoken": scim_token,
         "scim.scimgroup": scim_group,
+        "identity.provider": provider,
+        "identity.identity": identity,
         "catalog.tool": tool,
         "catalog.toolset": toolset,
         "catalog.resource": resource,
@@ -517,6 +577,9 @@ def collect_address_values(models: dict[str, Any]) -> dict[str, Any]:
         "secret": models["catalog.secret"].name,
         "token": models["access.accesstoken"].pk,
         "app": models["oauth.connectedapp"].pk,
+        "passkey": models["mfa.authenticator"].pk,
+        "provider": models["identity.provider"].slug,
+        "identity": models["identity.identity"].pk,
         "tool": models["catalog.tool"].pk,
         "tool_name": models["catalog.tool"].name,
         "toolset": models["catalog.toolset"].pk,
@@ -533,6 +596,8 @@ ABSENT: dict[str, Any] = {
     "secret": "no-such-secret",
     "token": 999_999_999,
     "app": 999_999_999,
+    "passkey": 999_999_999,
+    "identity": 999_999_999,
     "tool": 999_999_999,
     "resource": 999_999_999,
     "prompt": 999_999_999,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from allauth.mfa.models import Authenticator
     from django.contrib.auth.models import Group, User
 
     from catalog.models import Grant, Limit, Prompt, Resource, Tool, Toolset
@@ -214,3 +216,22 @@ def make_provisioning(slug: str = "census") -> tuple[Any, Any]:
     group = ScimGroup.objects.create(provider=provider, display_name="Analysts", display_name_key="analysts")
     group.members.add(member)
     return ScimToken.objects.issue(provider)[0], group
+
+
+def build_passkey(user: User, name: str = "Laptop") -> Authenticator:
+    """A passkey that no device has, as adding one would leave it; not saved."""
+    from allauth.account.utils import user_pk_to_url_str
+    from allauth.mfa.models import Authenticator
+
+    from tests.identity.mfa.device import Device, encode
+
+    handle = encode(user_pk_to_url_str(user).encode())
+    options = {"publicKey": {"challenge": encode(b"c" * 32), "user": {"id": handle}}}
+    data = {"name": name, "credential": json.loads(Device().create(options)), "sign_count": 1}
+    return Authenticator(user=user, type=Authenticator.Type.WEBAUTHN, data=data)
+
+
+def make_passkey(user: User, name: str = "Laptop") -> Authenticator:
+    made = build_passkey(user, name)
+    made.save()
+    return made

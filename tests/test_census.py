@@ -49,7 +49,7 @@ def permission(name: str) -> Permission:
 
 
 def staff(name: str, permissions: list[Permission]) -> User:
-    user = User.objects.create_user(name, is_staff=True)
+    user = User.objects.create_user(name, password="correct horse battery", is_staff=True)
     user.user_permissions.set(permissions)
     return user
 

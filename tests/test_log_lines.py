@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import logging.config
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -143,3 +144,22 @@ def test_a_bug_keeps_its_traceback(console: io.StringIO) -> None:
         logging.getLogger("django.request").exception("Internal Server Error: /", extra={"status_code": 500})
         logging.getLogger("toolhub.server").exception("A request failed")
     assert console.getvalue().count("Traceback") == 2
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Not Found: /invitation/{}",
+        "Forbidden (CSRF token missing.): /invitation/{}/",
+        "Internal Server Error: /password/new/MQ/{}",
+        "GET http://localhost:8000/invitation/{}?next=/ HTTP/1.1",
+    ],
+)
+def test_tokens_of_links_are_in_no_line_and_in_no_traceback(line: str) -> None:
+    token = "dineep-02f66f7017919db167c3982c0d15dd26"
+    try:
+        raise ValueError(line.format(token))
+    except ValueError:
+        record = logging.LogRecord("a", logging.ERROR, "", 0, "%s", (line.format(token),), sys.exc_info())
+    text = log_lines.LineFormatter("{message}", style="{").format(record)
+    assert token not in text and text.count("[hidden]") >= 2

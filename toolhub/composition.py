@@ -15,6 +15,7 @@ from catalog.policy import grant_targets, messages, snapshot, visibility
 from toolhub.access.hooks import Hooks
 from toolhub.identity import ways
 from toolhub.identity.admin import IdentityInline
+from toolhub.identity.mfa import second_step
 from toolhub.oauth.credentials import ConnectedApps
 from toolhub.oauth.models import ConnectedApp
 from toolhub.parts import parts
@@ -44,6 +45,7 @@ def connect() -> None:
             toolsets_for=_toolsets_for,
             has_connected_app=_has_connected_app,
             revoke_apps=_revoke_apps,
+            second_step=second_step.begin,
             credential_kinds=(ConnectedApps(),),
             sign_in_ways=ways.list_ways,
             sign_in_options=ways.list_options,

@@ -123,6 +123,7 @@ MIDDLEWARE = [
     "audit.actions.actor.ActorMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     "toolhub.access.temporary_passwords.OwnPasswordFirst",
+    "toolhub.identity.mfa.requirement.SecondFactorFirst",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "simple_history.middleware.HistoryRequestMiddleware",
@@ -346,7 +347,11 @@ ACCOUNT_EMAIL_VERIFICATION = "none"
 MFA_ADAPTER = "toolhub.identity.mfa_adapter.Adapter"
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_PASSKEY_LOGIN_ENABLED = True
-MFA_TOTP_ISSUER = "toolhub"
+MFA_TOTP_TOLERANCE = 1
+"""Time steps (of 30 s) that the clock of an authenticator app may be off, either way."""
+MFA_RECOVERY_CODE_DIGITS = 10
+REQUIRE_SECOND_FACTOR = env.choice("TOOLHUB_REQUIRE_SECOND_FACTOR", ("nobody", "staff", "everyone"))
+"""Who has to add a second factor when they sign in with a password of this server."""
 """Settings of django-allauth, which only `toolhub.identity` imports."""
 
 # --- the audit log -------------------------------------------------------------------------------------------------

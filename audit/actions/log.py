@@ -94,6 +94,6 @@ def _log_failed_sign_in(*, credentials: Mapping[str, Any], request: HttpRequest 
     users = get_user_model()
     name = str(credentials.get(users.USERNAME_FIELD) or credentials.get("username") or "")
     # Users may type their password into the wrong field: an unknown username is stored as a digest only.
-    known = users._default_manager.filter(**{users.USERNAME_FIELD: name}).exists()
+    known = not name or users._default_manager.filter(**{users.USERNAME_FIELD: name}).exists()
     target = name if known else redactor.rules().inline(name)
     record("failed to sign in", "session", target, None, _describe_attempt(request), actor="nobody signed in")

@@ -6,7 +6,7 @@ querysets with `WatchedQuerySet`, a bulk update or insertion are logged in the t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,13 +29,14 @@ class WatchedModel:
     kind: str
     fields: tuple[str, ...]
     secrets: frozenset[str]
+    expressions: Mapping[str, Any]
 
     def read_row(self, instance: models.Model, using: str | None) -> dict[str, Any] | None:
         """Return the logged fields of the row from the database; None when it has no such row."""
         if instance.pk is None:
             return None
         manager = type(instance)._base_manager
-        return manager.using(using).filter(pk=instance.pk).values(*self.fields).first()
+        return manager.using(using).filter(pk=instance.pk).values(*self.fields, **self.expressions).first()
 
     def read_instance(self, instance: models.Model) -> dict[str, Any]:
         """Return the logged fields of the instance, without a database query."""
@@ -69,12 +70,14 @@ def watch(
     ignore: Iterable[str] = (),
     secrets: Iterable[str] = (),
     many_to_many_names: Iterable[str] | None = None,
+    expressions: Mapping[str, Any] | None = None,
 ) -> None:
     """Log every change of the model.
 
     `fields` are the logged columns, all by default. `ignore` excludes some (a change of those alone is not logged);
     columns that every save sets to the current time (`auto_now`) are always excluded. Of `secrets` the log has only
     that they changed. `many_to_many_names` names many-to-many relations, all of them by default.
+    `expressions` are logged beside the columns, by name: parts of a JSON column, for example.
     """
     meta = model._meta
     columns = {field.name: field.attname for field in meta.concrete_fields}
@@ -82,7 +85,10 @@ def watch(
     clocks = [field.attname for field in meta.concrete_fields if getattr(field, "auto_now", False)]
     without = {*clocks, *(columns.get(name, name) for name in ignore)}
     watched_models()[model] = WatchedModel(
-        kind or str(meta.verbose_name), tuple(name for name in wanted if name not in without), frozenset(secrets)
+        kind or str(meta.verbose_name),
+        tuple(name for name in wanted if name not in without),
+        frozenset(secrets),
+        dict(expressions or {}),
     )
     uid = f"audit.actions.model_signals.{meta.label}"
     pre_save.connect(_before_save, sender=model, dispatch_uid=f"{uid}.pre_save")
@@ -135,7 +141,7 @@ def _after_save(
     if created or before is None:
         log.record("created", watched.kind, name_of(instance), None, watched.hide_secrets(after))
         return
-    changes = [name for name in watched.fields if before[name] != after.get(name)]
+    changes = [name for name in before if before[name] != after.get(name)]
     if changes:
         log.record("changed", watched.kind, name_of(instance), *_diff_values(watched, before, after, changes))
 

@@ -57,6 +57,7 @@ KINDS: dict[str, Promise] = {
     "record": gettext_lazy("audit log"),
     "resource": gettext_lazy("resource"),
     "saved view": gettext_lazy("saved view"),
+    "second factor": gettext_lazy("second factor"),
     "secret": gettext_lazy("secret"),
     "session": gettext_lazy("session"),
     "tool": gettext_lazy("tool"),

@@ -13,6 +13,7 @@ import json
 import random
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
@@ -88,6 +89,7 @@ def grow(tools: int, users: int) -> None:
     first_user = User.objects.filter(username__startswith="seed").count()
     with transaction.atomic():
         people = _make_users(range(first_user, users))
+        _make_identities(people, users)
         made = _make_tools(range(first_tool, tools))
         _make_rules(made, people)
         _make_other_rows(made, people, tools, users)
@@ -151,6 +153,7 @@ def _make_users(numbers: range) -> list[Any]:
     _make_apps(owners)
     _make_invitations(zero, made, groups)
     _make_provisioning(made)
+    _make_factors(owners)
     return made
 
 
@@ -180,6 +183,22 @@ def _make_invitations(inviter: Any, people: list[Any], groups: list[Any]) -> Non
     if made:
         pairs = ({"invitation_id": made[-1].pk, "group_id": group.pk} for group in groups)
         _join(Invitation.groups.through, pairs)
+
+
+def _make_factors(owners: list[Any]) -> None:
+    """For each of these owners a passkey, once per mention, as far as there is a place left for one more."""
+    from allauth.mfa.models import Authenticator
+
+    from tests import factories
+    from toolhub.identity.mfa import passkeys
+
+    found = Counter(Authenticator.objects.values_list("user_id", flat=True))
+    rows = []
+    for owner in owners:
+        found[owner.pk] += 1
+        if found[owner.pk] < passkeys.MAX_PASSKEYS:
+            rows.append(factories.build_passkey(owner, f"Passkey {found[owner.pk]}"))
+    _save(Authenticator, rows)
 
 
 def _make_apps(owners: list[Any]) -> None:
@@ -460,6 +479,43 @@ def _make_other_rows(tools: list[Any], people: list[Any], all_tools: int, all_us
     ServingProcess.objects.filter(pk="estate").delete()
     if all_users:
         report_process(all_users)
+
+
+def _make_identities(people: list[Any], users: int) -> None:
+    """Providers, of which few are on; everybody is at the first one, which decides the teams."""
+    from django.contrib.auth.models import Group
+    from django.utils import timezone
+
+    from toolhub.identity.models import GroupMapping, Identity, Provider
+
+    there = set(Provider.objects.values_list("slug", flat=True))
+    slugs = [slug for slug in (f"seed-{number:03d}" for number in range(max(2, users // 3))) if slug not in there]
+    _save(
+        Provider,
+        (Provider(slug=slug, name=slug.title(), issuer=f"https://{slug}.example", client_id="hub") for slug in slugs),
+    )
+    Provider.objects.filter(slug__in=("seed-001", "seed-002")).update(enabled=True)
+    first = Provider.objects.get(slug="seed-000")
+    groups = Group.objects.filter(name__startswith="team ").exclude(pk__in=first.mappings.values("group"))
+    _save(GroupMapping, (GroupMapping(provider=first, value=group.name, group=group) for group in groups))
+    now = timezone.now()
+    _save(
+        Identity,
+        (
+            Identity(
+                user=user,
+                provider=first,
+                issuer=first.issuer,
+                subject=str(user.pk),
+                label=user.username,
+                claimed_groups=[f"group {number}" for number in range(20)],
+                last_sign_in=now,
+                checked=now,
+                valid_until=now + timedelta(hours=24),
+            )
+            for user in people
+        ),
+    )
 
 
 def report_process(clients: int) -> None:

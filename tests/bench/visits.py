@@ -22,6 +22,8 @@ LISTS = (
     ("oauth/connectedapp", ("q=seed", "p=2")),
     ("scim/scimtoken", ("p=2",)),
     ("scim/scimgroup", ("q=team", "p=2")),
+    ("identity/provider", ("q=seed", "p=2")),
+    ("identity/identity", ("q=seed0", "p=2", "provider__id__exact={identity_provider}")),
     (
         "catalog/tool",
         ("q=invoice", "p=3", "o=-2", "quarantine=yes", "toolsets__id__exact={toolset}"),
@@ -44,6 +46,7 @@ PICKERS = (
     ("access", "accesstoken", ("user", "toolsets")),
     ("auth", "user", ("groups", "user_permissions")),
     ("people", "invitation", ("groups",)),
+    ("identity", "groupmapping", ("group",)),
 )
 MORE: tuple[tuple[str, str], ...] = (
     (OWNER, "tools/?q=invoice"),
@@ -155,6 +158,7 @@ def find_heaviest(owner: Any, call: Any) -> dict[str, Any]:
         ToolTest,
         Upstream,
     )
+    from toolhub.identity.models import Provider
     from toolhub.people.models import Invitation
     from toolhub.scim.models import ScimGroup, ScimToken
 
@@ -163,11 +167,14 @@ def find_heaviest(owner: Any, call: Any) -> dict[str, Any]:
         "auth.group": Group.objects.filter(name__startswith="team ").order_by("name").first(),
         "auth.permission": Permission.objects.first(),
         "access.accesstoken": owner.access_tokens.first(),
+        "mfa.authenticator": owner.authenticator_set.filter(type="webauthn").first(),
         "oauth.client": owner.connected_apps.first().client,
         "oauth.connectedapp": owner.connected_apps.first(),
         "people.invitation": Invitation.objects.last(),
         "scim.scimtoken": ScimToken.objects.first(),
         "scim.scimgroup": ScimGroup.objects.order_by("display_name").first(),
+        "identity.provider": Provider.objects.filter(slug__startswith="seed").order_by("slug").first(),
+        "identity.identity": owner.identities.first(),
         "catalog.tool": Tool.objects.order_by("name").filter(name__startswith="tool_").first(),
         "catalog.toolset": Toolset.objects.filter(name__startswith="set ").order_by("name").first(),
         "catalog.resource": Resource.objects.first(),

@@ -26,6 +26,7 @@ EXAMPLES: dict[str, tuple[dict[str, Any], str]] = {
 
 def fill() -> dict[str, Any]:
     """People, the example catalogue, a week of calls; one of everything that an address may name."""
+    from allauth.mfa.models import Authenticator
     from django.contrib.auth.models import Group, User
     from django.utils import timezone
 
@@ -44,6 +45,8 @@ def fill() -> dict[str, Any]:
     auditor = User.objects.create_user("auditor", password=PASSWORD, is_staff=True)
     auditor.groups.add(Group.objects.get(name="auditor"))
     address_values = census.create_address_values(people["alice"])
+    # She signs in with her password.
+    Authenticator.objects.filter(user=people["alice"]).update(user=people["bob"])
     User.objects.create_user("demo")
     catalogue.load()
     analysts = factories.make_group("Analysts", [people["alice"], people["bob"]])

@@ -166,7 +166,11 @@ async def test_the_company_decides_while_clients_listen(hub: Hub, company: Compa
                 return await is_refused(client)
 
             await wait_until_async(refused, timeout=MAX_WAIT_SECONDS)
-            await wait_until_async(lambda client=client: not client._background, timeout=MAX_WAIT_SECONDS)
+
+            def ended(client: HttpClient = client) -> bool:
+                return not client._background
+
+            await wait_until_async(ended, timeout=MAX_WAIT_SECONDS)
     finally:
         for client in clients:
             await client._cancel_background()

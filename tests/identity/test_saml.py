@@ -130,6 +130,7 @@ class TestRefusals:
             ({"confirmed_request": "_another"}, "wrong_subjectconfirmation"),
             ({"issuer": "https://other-idp.example"}, "wrong_issuer"),
             ({"assertion_issuer": "https://other-idp.example"}, "wrong_issuer"),
+            ({"assertion_issuer": ""}, "wrong_issuer"),
             ({"now": datetime.now(UTC) - timedelta(hours=1)}, "assertion_expired"),
             ({"begin": datetime.now(UTC) + timedelta(days=3650)}, "assertion_too_early"),
             ({"confirmation_end": datetime.now(UTC) - timedelta(seconds=1)}, "wrong_subjectconfirmation"),
@@ -343,8 +344,12 @@ class TestRefusals:
         posted = post(form)
         assert browser.get(FINISH).status_code == 403
         browser.cookies.update(posted.cookies)
+        works.configure(slug="second", name="Second")
+        assert browser.get(FINISH.replace("works", "second")).status_code == 403
+        browser.cookies.update(posted.cookies)
         assert browser.get(FINISH).status_code == 302
         assert browser.get(FINISH).status_code == 403
+        assert not Session.objects.filter(pk=posted.cookies[saml_views.COOKIE].value).exists()
 
     def test_a_response_waits_five_minutes_for_its_browser(self, works: Company, open_door: Provider) -> None:
         browser = Browser()
@@ -626,7 +631,6 @@ class TestAdmin:
             "subject_claim": "sub",
             "groups_claim": "groups",
             "new_people": "mapped",
-            "check_minutes": "15",
             "lapse_hours": "24",
             "metadata": "",
             "mappings-TOTAL_FORMS": "0",
@@ -642,6 +646,18 @@ class TestAdmin:
         shown = browser.get(page).content.decode()
         assert 'name="issuer"' not in shown
         assert "https://idp.example/saml?a=1&amp;b=2" in shown
+
+    def test_a_large_document_is_saved_and_logged(self, browser: Browser, works: Company, page: str) -> None:
+        document = works.metadata() + "<!--" + "x" * 200_000 + "-->"
+        assert self.send(browser, page, metadata=document).status_code == 302
+        assert Provider.objects.get().metadata == document
+        assert works.key.text in str(Action.objects.filter(kind="identity provider").latest("pk").after)
+
+    def test_the_form_speaks_of_attributes_and_of_no_checks(self, browser: Browser, page: str) -> None:
+        shown = browser.get(page).content.decode()
+        assert "a persistent NameID" in shown
+        assert 'name="check_minutes"' not in shown
+        assert 'name="client_id"' not in shown
 
     def test_the_addresses_to_register_are_shown(self, browser: Browser, page: str, settings: Any) -> None:
         shown = browser.get(page).content.decode()

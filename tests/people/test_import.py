@@ -180,7 +180,7 @@ def test_what_occurs_twice_in_the_file_is_an_error_in_every_row(importer: User, 
         (b'username,email\nnia,"a\n', "is not valid CSV"),
         (b"username\nni\0a\n", "NUL characters"),
         (b"username\n" + b"x" * 1_000_000, "larger than 1 MB"),
-        (b"username\n" + b"".join(b"p%d\n" % number for number in range(1_001)), "more than 1000 rows"),
+        (b"username\n" + b"".join(b"p%d\n" % number for number in range(1_001)), "more than 1,000 rows"),
     ],
 )  # fmt: skip
 def test_a_file_that_cannot_be_read_is_refused_with_the_reason(
@@ -275,7 +275,7 @@ def test_all_or_nothing_also_when_the_last_row_fails(
             raise invitations.Refused("no")
         return made(inviter, person, **options)
 
-    monkeypatch.setattr(import_plan.invitations, "invite", fail)
+    monkeypatch.setattr(invitations, "invite", fail)
     before = Action.objects.count()
     assert "nothing was saved" in confirm(client, review)
     assert not Invitation.objects.exists() and not alice.groups.exists() and send() == []

@@ -18,7 +18,7 @@ class Passwords(ModelBackend):
     ) -> Any:
         # The password is hashed in any case: the time must not tell who is a superuser.
         user = super().authenticate(request, username=username, password=password, **options)
-        if user is None or may_use_password(user):  # type: ignore[arg-type]
+        if user is None or may_use_password(user):
             return user
         return None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import cache
 from typing import Any, cast
+from urllib.parse import urlencode
 
 from django.conf import settings
 from django.contrib import messages
@@ -71,7 +72,7 @@ class SignIn(auth_views.LoginView):
 
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
         """Sign the person in, unless the account has a second factor: then the password is only the first step."""
-        user = cast(User, form.get_user())
+        user = form.get_user()
         address = hooks.installed().second_step(self.request, user, self.get_redirect_url())
         if address is None:
             sign_in.complete(self.request, user, "password")
@@ -79,12 +80,14 @@ class SignIn(auth_views.LoginView):
         return HttpResponseRedirect(address)
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        wanted = self.get_redirect_url()
         return super().get_context_data(
             **kwargs,
             languages=native_language_names(),
             ways=hooks.installed().sign_in_ways(),
             can_reset=can_reset_passwords(),
             local_passwords=settings.LOCAL_PASSWORDS,
+            here=reverse("access:login") + (f"?{urlencode({'next': wanted})}" if wanted else ""),
         )
 
     def get_default_redirect_url(self) -> str:

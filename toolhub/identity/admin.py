@@ -9,9 +9,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import requests
-from allauth.account.models import EmailAddress
-from allauth.mfa.models import Authenticator
-from allauth.socialaccount.models import SocialAccount, SocialApp, SocialToken
 from allauth.socialaccount.providers.oauth2.client import OAuth2Error
 from django import forms
 from django.conf import settings
@@ -46,11 +43,6 @@ DEFAULT_SCOPES = {
     Provider.Kind.GITHUB: " ".join(github.SCOPES),
 }
 
-# The library's tables are no pages: nobody edits them by hand.
-for _model in (EmailAddress, SocialAccount, SocialApp, SocialToken, Authenticator):
-    if admin.site.is_registered(_model):
-        admin.site.unregister(_model)
-
 
 class SuperusersOnly(ModelAdmin):
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -79,6 +71,11 @@ class ProviderForm(forms.ModelForm):  # type: ignore[type-arg]
             *("name", "slug", "kind", "enabled", "issuer", "client_id", "scopes"),
             *("subject_claim", "groups_claim", "new_people", "check_minutes", "lapse_hours", "metadata"),
         )
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        if self.instance.kind == Provider.Kind.SAML:
+            saml_admin.describe_fields(self.fields)
 
     def clean_issuer(self) -> str:
         address = str(self.cleaned_data["issuer"]).strip()
@@ -194,7 +191,9 @@ class ProviderAdmin(SuperusersOnly):
         connection = (
             ("issuer", "client_id", *secret, "scopes") if obj.kind != Provider.Kind.SAML else ("metadata", "issuer")
         )
-        people = ("subject_claim", "groups_claim", "new_people", ("check_minutes", "lapse_hours"))
+        # SAML has no token with which a provider could be asked again.
+        periods = "lapse_hours" if obj.kind == Provider.Kind.SAML else ("check_minutes", "lapse_hours")
+        people = ("subject_claim", "groups_claim", "new_people", periods)
         return (
             (None, {"fields": ("name", "kind", "enabled", "redirect_address", "test")}),
             (_("Connection"), {"fields": connection}),

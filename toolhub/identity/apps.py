@@ -15,16 +15,28 @@ class IdentityConfig(AppConfig):
     verbose_name = _("Sign-in")
 
     def ready(self) -> None:
+        from allauth.mfa.models import Authenticator
+        from django.contrib import admin
+        from django.contrib.auth.signals import user_logged_in
+        from django.db.models.fields.json import KeyTextTransform
+
         from audit.actions.model_signals import watch
         from catalog import encryption
         from toolhub.identity import changes, rotation
+        from toolhub.identity.mfa import codes, second_step
         from toolhub.identity.models import Deactivation, GroupMapping, Identity, Provider
 
         changes.connect()
         encryption.register(rotation.move)
+        encryption.register(codes.move_seeds)
+        user_logged_in.connect(second_step.forget, dispatch_uid="identity.second_step.forget")
+        for model in [model for model in admin.site._registry if model._meta.app_label in LIBRARY_LABELS]:
+            admin.site.unregister(model)
         for label in LIBRARY_LABELS:
             library = apps.get_app_config(label)
             post_migrate.connect(_remove_permissions, sender=library, dispatch_uid=f"identity.{label}.permissions")
+        named = {"name": KeyTextTransform("name", "data")}
+        watch(Authenticator, ("user", "type", "created_at"), kind="second factor", expressions=named)
         watch(Provider, kind="identity provider", secrets=("client_secret",))
         watch(GroupMapping, kind="group mapping")
         watch(Identity, kind="identity", ignore=("refresh_token", "last_sign_in", "checked", "valid_until", "given"))

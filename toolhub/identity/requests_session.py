@@ -49,7 +49,7 @@ class _EgressAdapter(BaseAdapter):
             reply = async_to_sync(egress.fetch)(
                 str(request.method),
                 str(request.url),
-                headers={name: value for name, value in request.headers.items() if name.lower() not in own},
+                headers={name: str(value) for name, value in request.headers.items() if name.lower() not in own},
                 content=body if isinstance(body, bytes) else None,
                 timeout=TIMEOUT_SECONDS,
                 max_bytes=MAX_ANSWER_BYTES,

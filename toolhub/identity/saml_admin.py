@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
@@ -18,10 +20,15 @@ from toolhub.identity.models import Provider
 from toolhub.identity.saml_metadata import Metadata, MetadataError
 
 WARNING_DAYS = 30
+HELP_TEXTS = {
+    "subject_claim": _("sub stands for a persistent NameID. Or the name of an attribute that never changes hands."),
+    "groups_claim": _("The name of the attribute that lists groups, as the provider sends it."),
+    "metadata": _("The XML document of your provider: its entity ID, address and certificates are read from it."),
+}
 PROBLEMS = {
     "empty": _("The metadata is missing. Paste the XML document of your provider."),
     "too_large": _("The document is larger than 256 KB or has more than 20 certificates. Paste one provider's only."),
-    "not_xml": _("This is not XML, or it declares a document type. Paste the whole document, from < to >."),
+    "not_xml": _("This is not XML, or it declares a document type. Paste the whole document."),
     "not_metadata": _("This is not SAML metadata: it must begin with an EntityDescriptor."),
     "several": _("The document describes several identity providers. Keep only yours."),
     "no_provider": _("The document describes no SAML 2.0 identity provider (IDPSSODescriptor)."),
@@ -34,6 +41,13 @@ PROBLEMS = {
     "weak_key": _("A signing key is too weak. Use RSA with at least 2,048 bits, or an elliptic curve."),
     "date": _("A validUntil is not a date and time."),
 }
+
+
+def describe_fields(fields: Mapping[str, Any]) -> None:
+    """Say in the form what claims are in SAML; fields that are read-only are not in it."""
+    for name, text in HELP_TEXTS.items():
+        if name in fields:
+            fields[name].help_text = text
 
 
 def clean_metadata(provider: Provider, text: str) -> Metadata:

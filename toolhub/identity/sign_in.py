@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from allauth.socialaccount.providers.base.constants import AuthError
 from django.contrib import messages
@@ -93,39 +93,44 @@ def _read(provider: Provider, found: Any) -> Arrival:
 
 def find_or_create(arrival: Arrival) -> Identity:
     """Return the identity of a person, with a new account if the provider may make one. Raises Refusal."""
-    provider, person = arrival.provider, arrival.person
-    for attempt in (1, 2):
-        identity = Identity.objects.filter(issuer=provider.issuer, subject=person.subject).first()
-        if identity is not None:
-            if identity.provider_id != provider.pk:
-                raise Refusal("other_provider")
-            break
-        _check_may_have_account(provider, person)
+    identity = _find(arrival)
+    if identity is None:
+        _check_may_have_account(arrival.provider, arrival.person)
         try:
-            with transaction.atomic():
-                wanted = person.username.partition("@")[0] or person.email.partition("@")[0]
-                user = accounts.create(
-                    provider,
-                    wanted,
-                    email=person.email,
-                    first_name=person.first_name,
-                    last_name=person.last_name,
-                )
-                with actor.override(f"identity provider {provider.name}"):
-                    identity = Identity.objects.create(
-                        user=user,
-                        provider=provider,
-                        issuer=provider.issuer,
-                        subject=person.subject,
-                        label=person.label,
-                        claimed_groups=list(person.groups),
-                    )
-            break
+            identity = _create(arrival)
         except IntegrityError:  # the same person in another window
-            if attempt == 2:
+            identity = _find(arrival)
+            if identity is None:
                 raise
-    confirm(identity, person, arrival.refresh_token)
+    confirm(identity, arrival.person, arrival.refresh_token)
     return identity
+
+
+def _find(arrival: Arrival) -> Identity | None:
+    """Return the identity of a person who was here before. Raises Refusal."""
+    identity = Identity.objects.filter(issuer=arrival.provider.issuer, subject=arrival.person.subject).first()
+    if identity is not None and identity.provider_id != arrival.provider.pk:
+        raise Refusal("other_provider")
+    return identity
+
+
+def _create(arrival: Arrival) -> Identity:
+    """Return the identity of a person who is new, with an account. Raises IntegrityError."""
+    provider, person = arrival.provider, arrival.person
+    wanted = person.username.partition("@")[0] or person.email.partition("@")[0]
+    with transaction.atomic():
+        user = accounts.create(
+            provider, wanted, email=person.email, first_name=person.first_name, last_name=person.last_name
+        )
+        with actor.override(f"identity provider {provider.name}"):
+            return Identity.objects.create(
+                user=user,
+                provider=provider,
+                issuer=provider.issuer,
+                subject=person.subject,
+                label=person.label,
+                claimed_groups=list(person.groups),
+            )
 
 
 def _check_may_have_account(provider: Provider, person: Person) -> None:
@@ -172,16 +177,13 @@ def _sign_in(request: HttpRequest, identity: Identity, state: dict[str, Any]) ->
 
 def _finish_link(request: HttpRequest, arrival: Arrival, state: dict[str, Any]) -> HttpResponse:
     """Add the identity to the account of the person who began this, if they still are the one signed in."""
-    user = request.user
-    if not user.is_authenticated or state.get("data") != {"user": user.pk}:
+    owner = request.user
+    if not owner.is_authenticated or state.get("data") != {"user": owner.pk}:
         raise Refusal("other_session")
-    owner = cast(User, user)
     person, provider = arrival.person, arrival.provider
-    known = Identity.objects.filter(issuer=provider.issuer, subject=person.subject).first()
+    known = _find(arrival)
     if known is not None and known.user_id != owner.pk:
         raise Refusal("linked_elsewhere", person.label)
-    if known is not None and known.provider_id != provider.pk:
-        raise Refusal("other_provider", person.label)
     if known is None:
         try:
             with transaction.atomic():

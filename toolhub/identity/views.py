@@ -48,7 +48,7 @@ def start(request: HttpRequest, slug: str) -> HttpResponseBase:
     provider = _find(slug)
     target = _safe_target(request, request.GET.get("next", ""))
     if request.user.is_authenticated:
-        return HttpResponseRedirect(target or find_first_page(cast(User, request.user)))
+        return HttpResponseRedirect(target or find_first_page(request.user))
     address = client_address.counted(str(request.META.get("REMOTE_ADDR", "")))
     if seconds := throttle.wait_seconds("provider-start", address, START_RATE, count=True):
         request.throttled_seconds = seconds  # type: ignore[attr-defined]

@@ -87,7 +87,7 @@ def _read_rows(reader: csv._reader, names: list[str]) -> list[Row]:  # type: ign
         if not any(values):
             continue
         if len(rows) == MAX_ROWS:
-            raise Unreadable(_("The file has more than %d rows. Split it.") % MAX_ROWS)
+            raise Unreadable(_("The file has more than %(number)s rows. Split it.") % {"number": f"{MAX_ROWS:,}"})
         given = dict(zip(names, values, strict=False))
         groups = tuple(dict.fromkeys(filter(None, map(str.strip, given.pop(GROUPS, "").split(GROUP_SEPARATOR)))))
         surplus = sum(1 for value in values[len(names) :] if value)

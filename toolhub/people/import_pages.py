@@ -18,6 +18,7 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
+from unfold.widgets import UnfoldAdminFileFieldWidget, UnfoldAdminIntegerFieldWidget
 
 from audit.export.rows import safe_cell
 from toolhub.people import import_file, import_plan, outbox
@@ -36,7 +37,15 @@ STATES = {
 
 
 class ImportForm(forms.Form):
-    days = forms.IntegerField(validators=[MinValueValidator(1), MaxValueValidator(MAX_DAYS)], initial=DEFAULT_DAYS)
+    file = forms.FileField(
+        label=gettext_lazy("File"), required=False, widget=UnfoldAdminFileFieldWidget(attrs={"accept": ".csv,text/csv"})
+    )
+    days = forms.IntegerField(
+        label=gettext_lazy("Valid for (days)"),
+        validators=[MinValueValidator(1), MaxValueValidator(MAX_DAYS)],
+        initial=DEFAULT_DAYS,
+        widget=UnfoldAdminIntegerFieldWidget,
+    )
 
 
 def respond(request: HttpRequest) -> tuple[str, dict[str, Any]]:
@@ -77,10 +86,9 @@ def respond(request: HttpRequest) -> tuple[str, dict[str, Any]]:
 def _describe_file(problem: str = "", days: int = DEFAULT_DAYS) -> dict[str, Any]:
     return {
         "problem": problem,
-        "days": days,
-        "max_days": MAX_DAYS,
+        "form": ImportForm(initial={"days": days}),
         "columns": ",".join(import_file.COLUMNS),
-        "max_rows": import_file.MAX_ROWS,
+        "max_rows": f"{import_file.MAX_ROWS:,}",
     }
 
 

@@ -1,0 +1,54 @@
+"""alice with an authenticator app or a passkey, and browsers of people who are not signed in yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+from django.core.cache import caches
+from django.test import Client
+
+from tests.identity.mfa import device
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+
+@dataclass
+class Person:
+    user: User
+    client: Client
+    """The browser in which they set up what follows."""
+    seed: str = ""
+    codes: list[str] = field(default_factory=list)
+    passkey: device.Device = field(default_factory=device.Device)
+
+
+@pytest.fixture(autouse=True)
+def _fresh_rates() -> Iterator[None]:
+    """No test has used up the rate of another one."""
+    caches["limits"].clear()
+    yield
+    caches["limits"].clear()
+
+
+def signed_in(user: User) -> Client:
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+@pytest.fixture
+def with_app(alice: User) -> Person:
+    person = Person(alice, signed_in(alice))
+    person.seed, person.codes = device.set_up_app(person.client)
+    return person
+
+
+@pytest.fixture
+def with_passkey(alice: User) -> Person:
+    person = Person(alice, signed_in(alice))
+    person.codes = device.codes_on(device.add_passkey(person.client, person.passkey).content.decode())
+    return person
