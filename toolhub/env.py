@@ -208,6 +208,22 @@ def url(name: str, default: str = "") -> str:
     return value.rstrip("/")
 
 
+def issuer(name: str) -> str:
+    """Return the address of an OpenID Connect provider, or "": https, or http to this machine, without a query."""
+    value = text(name).removesuffix("/")
+    if not value:
+        return ""
+    try:
+        parts = urlsplit(value)
+        host = parts.hostname or ""
+    except ValueError:
+        parts, host = urlsplit(""), ""
+    local = parts.scheme == "http" and host in {"localhost", "127.0.0.1", "::1"}
+    if not host or parts.query or parts.fragment or parts.username or not (parts.scheme == "https" or local):
+        raise ImproperlyConfigured(f"{name} must be an https address without a query, not {value!r}.")
+    return value
+
+
 def database(name: str, default_file: Path) -> dict[str, object]:
     """Return Django's settings for one database.
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable
 
 from django.conf import settings
+from django.contrib.sessions.backends.db import SessionStore
 
 from audit import maintenance, recorder
 from catalog.calls import stored_results, tasks
@@ -34,6 +35,8 @@ LOG_STOP_SECONDS = 10.0
 """Maximum seconds that a stop waits for the audit log to be written."""
 CLEANUP_INTERVAL_SECONDS = 300.0
 """Seconds between two removals of expired tasks and stored results."""
+SESSIONS_INTERVAL_SECONDS = 3600.0
+"""Seconds between two removals of sessions of browsers: visitors who only begin a sign-in leave one, too."""
 JOB_STOP_SECONDS = 3.0
 """Maximum seconds that a stop waits for the running background job."""
 MEMORY_INTERVAL_SECONDS = 60.0
@@ -128,6 +131,7 @@ def background_jobs() -> list[Job]:
         Job("Remove expired connections of apps", CLEANUP_INTERVAL_SECONDS, cleanup.clean_up),
         Job("Check sign-ins with identity providers", renewal.INTERVAL_SECONDS, renewal.run),
         Job(outbox.JOB_NAME, outbox.JOB_SECONDS, outbox.send_due),
+        Job("Remove expired sign-ins", SESSIONS_INTERVAL_SECONDS, SessionStore.clear_expired),
         Job("Return free memory", MEMORY_INTERVAL_SECONDS, FreePages().give_back),
     ]
 

@@ -330,7 +330,7 @@ LOCAL_PASSWORDS = env.boolean("TOOLHUB_LOCAL_PASSWORDS", True)
 """Whether people may sign in with a password of this server. Superusers always may: somebody must be able to."""
 SIGN_IN_NETWORKS = env.words("TOOLHUB_SIGN_IN_NETWORKS")
 """Private networks (CIDR, or CIDR:port) in which identity providers may be reached."""
-OIDC_ISSUER = env.text("TOOLHUB_OIDC_ISSUER")
+OIDC_ISSUER = env.issuer("TOOLHUB_OIDC_ISSUER")
 """An OpenID Connect provider configured in the environment; more are configured in the admin."""
 OIDC_NAME = env.text("TOOLHUB_OIDC_NAME", "Single sign-on")
 OIDC_CLIENT_ID = env.text("TOOLHUB_OIDC_CLIENT_ID")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import Group, User
 from django.test import Client as Browser
 from django.utils import timezone
@@ -196,7 +198,56 @@ class TestLeaving:
         assert is_active(dora)
 
 
+class TestLinkedIdentities:
+    @pytest.fixture
+    def ivan(self, company: Company, sales: Group) -> User:
+        """A person with an account here, who linked the company to it."""
+        user = User.objects.create_user("ivan", password="correct horse battery")
+        company.employ("ivan-there", "hub-sales")
+        browser = Browser()
+        browser.force_login(user)
+        leaving = browser.post("/account/link/company/").context["address"]
+        browser.get(company.answer(leaving, "ivan-there"))
+        assert is_in(user, sales)
+        return user
+
+    def test_a_lapse_takes_the_groups_and_leaves_the_account(self, sales: Group, ivan: User) -> None:
+        Identity.objects.update(valid_until=timezone.now() - timedelta(seconds=1))
+        renewal.run()
+        assert is_active(ivan)
+        assert not is_in(ivan, sales)
+
+    def test_a_lapse_ends_the_account_of_a_person_who_has_no_other_way_in(self, ivan: User, settings: Any) -> None:
+        settings.LOCAL_PASSWORDS = False
+        Identity.objects.update(valid_until=timezone.now() - timedelta(seconds=1))
+        renewal.run()
+        assert not is_active(ivan)
+
+    def test_a_refusal_ends_the_account_all_the_same(self, company: Company, ivan: User) -> None:
+        company.dismiss("ivan-there")
+        make_due()
+        renewal.run()
+        assert not is_active(ivan)
+
+
 class TestOrder:
+    def test_a_token_of_an_earlier_issuer_is_not_sent_to_another_one(self, company: Company, dora: User) -> None:
+        Provider.objects.update(issuer="https://another.example")
+        make_due()
+        before = Identity.objects.get().checked
+        renewal.run()
+        assert Identity.objects.get().checked == before
+
+    def test_the_last_administrator_is_named_in_the_log_once(
+        self, company: Company, dora: User, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        User.objects.filter(pk=dora.pk).update(is_superuser=True, password=make_password("correct horse battery"))
+        Identity.objects.update(valid_until=timezone.now() - timedelta(seconds=1))
+        for _time in range(3):
+            renewal.run()
+        assert is_active(dora)
+        assert len([record for record in caplog.records if "last administrator" in record.message]) == 1
+
     def test_a_token_that_was_used_up_meanwhile_ends_nothing(self, company: Company, sales: Group, dora: User) -> None:
         stale = Identity.objects.select_related("provider").get()
         make_due()

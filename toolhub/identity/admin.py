@@ -342,7 +342,7 @@ def describe_state(row: Identity) -> tuple[str, Any]:
     if row.provisioned is False:
         return "ended", _("removed by provisioning")
     if row.valid_until is None:
-        return "waiting", _("not signed in yet")
+        return ("waiting", _("not signed in yet")) if row.last_sign_in is None else ("lapsed", _("lapsed"))
     if row.valid_until <= timezone.now():
         return "lapsed", _("lapsed")
     if row.user.is_active:

@@ -9,10 +9,13 @@ from __future__ import annotations
 import logging
 from datetime import timedelta
 
+from django.db import transaction
 from django.utils import timezone
 
+from audit.actions import actor
 from catalog.encryption import DecryptionError, KeysError
-from toolhub.identity import accounts, github, openid, sign_in
+from toolhub.access.backends import may_use_password
+from toolhub.identity import accounts, github, groups, openid, sign_in
 from toolhub.identity.models import Deactivation, Identity, Provider
 from toolhub.identity.openid import NotConfirmed, Refused
 from toolhub.identity.people import Person
@@ -36,7 +39,12 @@ def run() -> None:
 
 def _check_due(provider: Provider) -> None:
     before = timezone.now() - timedelta(minutes=provider.check_minutes)
-    due = Identity.objects.filter(provider=provider, checked__lt=before, user__is_active=True).exclude(refresh_token="")
+    due = Identity.objects.filter(
+        provider=provider,
+        issuer=provider.issuer,  # a token of an earlier issuer is not for this one
+        checked__lt=before,
+        user__is_active=True,
+    ).exclude(refresh_token="")
     failures = 0
     for identity in due.select_related("provider").order_by("checked")[:MAX_CHECKS]:
         # One process at a time: two would use the same token, and providers revoke one that comes twice.
@@ -90,7 +98,25 @@ def end(identity: Identity, reason: Deactivation.Reason) -> None:
 
 
 def end_lapsed() -> None:
-    """Deactivate the accounts whose sign-in lapsed."""
-    lapsed = Identity.objects.filter(valid_until__lt=timezone.now(), user__is_active=True).select_related("provider")
-    for identity in lapsed:
-        accounts.deactivate(identity.user_id, Deactivation.Reason.LAPSED, f"identity provider {identity.provider.name}")
+    """End the sign-ins that lapsed: deactivate their accounts, or take back the groups of a linked identity.
+
+    Whoever had an account here before they linked an identity to it, and can sign in without it, keeps the account.
+    """
+    lapsed = Identity.objects.filter(valid_until__lt=timezone.now(), user__is_active=True)
+    for identity in lapsed.select_related("provider", "user"):
+        by = f"identity provider {identity.provider.name}"
+        user = identity.user
+        if identity.linked_by_owner and user.has_usable_password() and may_use_password(user):
+            _take_back(identity, by)
+        elif accounts.is_last_administrator(user):
+            log.warning("The account %s stays active: it is the last administrator with a password.", user.pk)
+            Identity.objects.filter(pk=identity.pk).update(valid_until=None)
+        else:
+            accounts.deactivate(user.pk, Deactivation.Reason.LAPSED, by)
+
+
+def _take_back(identity: Identity, by: str) -> None:
+    with transaction.atomic(), actor.override(by):
+        identity.claimed_groups, identity.refresh_token, identity.valid_until = [], "", None
+        identity.save(update_fields=["claimed_groups", "refresh_token", "valid_until"])
+        groups.apply(identity.user_id)

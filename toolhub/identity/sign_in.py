@@ -245,7 +245,7 @@ def fail(request: HttpRequest, slug: str, error: Any, exception: Exception | Non
 def refuse(request: HttpRequest, slug: str, code: str, detail: str = "") -> HttpResponse:
     """Return the page that says why nobody was signed in; the log has the reason."""
     provider = providers.find(slug)
-    if code not in {"cancelled", "state"}:
+    if code not in {"cancelled", "state", "too_many"}:
         address = str(request.META.get("REMOTE_ADDR") or "")
         log.record(
             "failed to sign in",
