@@ -45,7 +45,7 @@ TRANSIENT = "urn:oasis:names:tc:SAML:2.0:nameid-format:transient"
 ADDRESS = "urn:oasis:names:tc:SAML:1.1:nameid-format:emailAddress"
 NAME_ID = "sub"
 """The subject claim that stands for the NameID."""
-TOO_MANY_GROUPS = "http://schemas.microsoft.com/claims/groups.link"
+GROUPS_OVERFLOW = "http://schemas.microsoft.com/claims/groups.link"
 """Entra sends it in place of the groups when a person is in more than 150."""
 
 _MORE, _MORE_2007 = "http://www.w3.org/2001/04/xmldsig-more#", "http://www.w3.org/2007/05/xmldsig-more#"
@@ -342,18 +342,18 @@ def _text(node: Any) -> str | None:
     return None if node is None or len(node) else (node.text or "").strip()
 
 
-def read_person(provider: Provider, said: Mapping[str, Any]) -> Person:
+def read_person(provider: Provider, claims: Mapping[str, Any]) -> Person:
     """Return the person whom `verify` found. Raises ClaimsError.
 
     The subject and the groups are known by the name of their attribute alone: a friendly name is for reading.
     """
-    attributes = said["attributes"]
-    if provider.groups_claim and provider.groups_claim not in attributes and TOO_MANY_GROUPS in attributes:
+    attributes = claims["attributes"]
+    if provider.groups_claim and provider.groups_claim not in attributes and GROUPS_OVERFLOW in attributes:
         raise ClaimsError("too_many_groups", provider.groups_claim)
-    names = {**said["friendly"], **attributes}
-    address = _first(names, EMAILS) or (said["name_id"] if said["name_id_format"] == ADDRESS else "")
+    names = {**claims["friendly"], **attributes}
+    address = _first(names, EMAILS) or (claims["name_id"] if claims["name_id_format"] == ADDRESS else "")
     return Person(
-        subject=_find_subject(provider.subject_claim, said),
+        subject=_find_subject(provider.subject_claim, claims),
         groups=find_groups(attributes, provider.groups_claim),
         username=_first(names, USERNAMES)[:150],
         email=(address or "")[:254],
@@ -362,13 +362,13 @@ def read_person(provider: Provider, said: Mapping[str, Any]) -> Person:
     )
 
 
-def _find_subject(claim: str, said: Mapping[str, Any]) -> str:
+def _find_subject(claim: str, claims: Mapping[str, Any]) -> str:
     if claim == NAME_ID:
-        found, shape = [said["name_id"]], said["name_id_format"]
-        if said["name_id"] and shape != PERSISTENT:
+        found, shape = [claims["name_id"]], claims["name_id_format"]
+        if claims["name_id"] and shape != PERSISTENT:
             raise ClaimsError("transient" if shape == TRANSIENT else "changing_name", str(shape or "unspecified")[:200])
     else:
-        found = said["attributes"].get(claim, [])
+        found = claims["attributes"].get(claim, [])
     if len(found) != 1 or not isinstance(found[0], str) or not 0 < len(found[0]) <= MAX_SUBJECT_CHARACTERS:
         raise ClaimsError("no_subject", "NameID" if claim == NAME_ID else claim)
     return found[0]

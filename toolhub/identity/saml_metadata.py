@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from django.utils.dateparse import parse_datetime
 
@@ -142,7 +143,7 @@ def _load_certificate(text: str) -> tuple[bytes, x509.Certificate]:
         raw = base64.b64decode("".join(text.split()), validate=True)
         certificate = x509.load_der_x509_certificate(raw)
         key = certificate.public_key()
-    except (binascii.Error, ValueError, TypeError, NotImplementedError) as error:
+    except (binascii.Error, ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise MetadataError("certificate") from error
     if not isinstance(key, ec.EllipticCurvePublicKey) and not (
         isinstance(key, rsa.RSAPublicKey) and key.key_size >= MIN_RSA_BITS

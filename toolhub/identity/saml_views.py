@@ -71,12 +71,12 @@ def acs(request: HttpRequest, slug: str) -> HttpResponse:
     if len(values) != 1:
         return sign_in.refuse(request, slug, "no_response")
     try:
-        said = saml.verify(provider, values[0])
+        claims = saml.verify(provider, values[0])
     except (saml.AnswerError, MetadataError) as error:
         logger.warning("Sign-in with %s failed: %s (%s)", slug, error, str(error.__cause__ or "")[:500])
         return sign_in.refuse(request, slug, error.code if isinstance(error, saml.AnswerError) else "metadata")
     waiting = _new_session()
-    waiting[ANSWER] = {"slug": slug, **said}
+    waiting[ANSWER] = {"slug": slug, **claims}
     waiting.set_expiry(WAIT_SECONDS)
     waiting.create()
     target = reverse("identity:saml_finish", args=[slug])
@@ -99,19 +99,19 @@ def acs(request: HttpRequest, slug: str) -> HttpResponse:
 def finish(request: HttpRequest, slug: str) -> HttpResponse:
     """Finish the sign-in in the browser's own session, which must have begun it; a response is used once."""
     provider = _find(slug)
-    said = _take(request, slug)
-    response = _finish(request, provider, said)
+    claims = _take(request, slug)
+    response = _finish(request, provider, claims)
     response.delete_cookie(COOKIE, path=reverse("identity:saml_finish", args=[slug]), samesite="Lax")
     return response
 
 
-def _finish(request: HttpRequest, provider: Provider, said: dict[str, Any] | None) -> HttpResponse:
-    if said is None or said["issuer"] != provider.issuer:
+def _finish(request: HttpRequest, provider: Provider, claims: dict[str, Any] | None) -> HttpResponse:
+    if claims is None or claims["issuer"] != provider.issuer:
         return sign_in.refuse(request, provider.slug, "state")
     found = get_adapter(request).get_provider(request, provider.slug)
-    login = found.sociallogin_from_response(request, said)
+    login = found.sociallogin_from_response(request, claims)
     try:
-        login.state = found.unstash_redirect_state(request, said["in_response_to"])
+        login.state = found.unstash_redirect_state(request, claims["in_response_to"])
     except PermissionDenied:
         return sign_in.refuse(request, provider.slug, "state")
     return sign_in.finish(request, login)
@@ -123,11 +123,11 @@ def _take(request: HttpRequest, slug: str) -> dict[str, Any] | None:
     if not key:
         return None
     waiting = _new_session(key)
-    said: dict[str, Any] | None = waiting.get(ANSWER)
-    if said is None or said["slug"] != slug:
+    claims: dict[str, Any] | None = waiting.get(ANSWER)
+    if claims is None or claims["slug"] != slug:
         return None
     waiting.delete()
-    return said
+    return claims
 
 
 def _new_session(key: str | None = None) -> Any:

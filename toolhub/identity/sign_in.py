@@ -220,11 +220,15 @@ def _finish_test(request: HttpRequest, arrival: Arrival, found: Any) -> HttpResp
     return redirect(reverse("admin:identity_provider_tested", args=[arrival.provider.pk]))
 
 
-def _find_claims(provider: Provider, said: dict[str, Any]) -> list[str]:
-    """Return the names of what the provider said."""
+def _find_claims(provider: Provider, claims: dict[str, Any]) -> list[str]:
+    """Return the names of what the provider claims."""
     if provider.kind != Provider.Kind.SAML:
-        return list(said)
-    return [f"NameID ({said['name_id_format']})", *said["attributes"]] if said["name_id"] else list(said["attributes"])
+        return list(claims)
+    return (
+        [f"NameID ({claims['name_id_format']})", *claims["attributes"]]
+        if claims["name_id"]
+        else list(claims["attributes"])
+    )
 
 
 def fail(request: HttpRequest, slug: str, error: Any, exception: Exception | None, context: Any) -> HttpResponse:
