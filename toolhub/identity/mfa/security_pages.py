@@ -260,9 +260,9 @@ def replace_recovery_codes(request: HttpRequest) -> HttpResponse:
 
 
 @sensitive_variables("made", "context")
-def _finish(request: HttpRequest, made: list[str], said: str) -> HttpResponse:
+def _finish(request: HttpRequest, made: list[str], sentence: str) -> HttpResponse:
     """Show new recovery codes once; without new ones, return to the list."""
-    messages.success(request, said)
+    messages.success(request, sentence)
     if not made:
         return redirect("mfa:security")
     text = "\n".join([f"toolhub {settings.PUBLIC_URL} {person(request).get_username()}", "", *made, ""])
