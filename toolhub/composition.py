@@ -47,6 +47,7 @@ def connect() -> None:
             revoke_apps=_revoke_apps,
             second_step=second_step.begin,
             credential_kinds=(ConnectedApps(),),
+            has_identity=ways.has_identity,
             sign_in_ways=ways.list_ways,
             sign_in_options=ways.list_options,
             user_inlines=(*inlines.USER_INLINES, IdentityInline),

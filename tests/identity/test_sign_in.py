@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import Group, Permission, User
 from django.core.management import call_command
 from django.test import Client as Browser
 
@@ -238,6 +238,26 @@ class TestRefusals:
         browser = Browser(REMOTE_ADDR="203.0.113.9")
         found = [browser.get("/sign-in/with/company/").status_code for _time in range(61)]
         assert (found[0], found[-1]) == (302, 429)
+
+
+class TestManagers:
+    def test_a_manager_of_accounts_leaves_no_password_in_one_that_a_provider_made(
+        self, company: Company, sales: Group
+    ) -> None:
+        company.employ("dora", "others")
+        Provider.objects.update(new_people=Provider.NewPeople.EVERYONE)
+        come(Browser(), company, "dora")
+        dora = User.objects.get(username="dora")
+        manager = User.objects.create_user("manager", password="correct horse battery", is_staff=True)
+        manager.user_permissions.set(Permission.objects.filter(codename__in=["change_user", "view_user"]))
+        browser = Browser()
+        browser.force_login(manager)
+        answer = browser.post(
+            f"/admin/auth/user/{dora.pk}/password/",
+            {"usable_password": "true", "password1": "battery staple 77", "password2": "battery staple 77"},
+        )
+        assert answer.status_code == 403
+        assert not User.objects.get(pk=dora.pk).has_usable_password()
 
 
 class TestStaff:

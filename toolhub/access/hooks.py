@@ -105,6 +105,8 @@ class Hooks:
     """
     revoke_apps: Callable[[int], None] = _revoke_nothing
     """Revoke every connected app of this user."""
+    has_identity: Callable[[int], bool] = _no_access
+    """Whether this user signs in with an identity provider."""
     sign_in_ways: Callable[[], tuple[SignInWay, ...]] = _no_ways
     """The ways to sign in beside a password."""
     sign_in_options: Callable[[int], SignInOptions] = _no_options

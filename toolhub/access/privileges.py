@@ -68,14 +68,15 @@ def is_group_above(actor: User, group: Group) -> bool:
 def may_take_over(actor: User, user: User) -> bool:
     """Return whether the actor may decide how this person signs in: with which name, password or email address.
 
-    They may not when the account is above theirs, may use tools that they may not use, or has personal secrets.
+    They may not when the account is above theirs, may use tools that they may not use, or has personal secrets, or when
+    its owner signs in with an identity provider: they would not notice a password or a passkey that somebody else left.
     """
     if actor.is_superuser or actor.pk == user.pk:
         return True
     if is_above(actor, user):
         return False
     questions = hooks.installed()
-    if questions.has_personal_secrets(user.pk):
+    if questions.has_personal_secrets(user.pk) or questions.has_identity(user.pk):
         return False
     return actor.has_perms(CHANGES_GRANTS) or not questions.reaches_more(user.pk, actor.pk)
 

@@ -151,6 +151,7 @@ def account(request: HttpRequest) -> HttpResponse:
         "form": form,
         "section": "account",
         "options": hooks.installed().sign_in_options(user.pk),
+        "may_use_password": may_use_password(user),
         "has_password": user.has_usable_password() and may_use_password(user),
     }
     return render(request, "access/account.html", context)

@@ -15,6 +15,10 @@ def list_ways() -> tuple[SignInWay, ...]:
     return tuple(SignInWay(one.name, reverse("identity:start", args=[one.slug])) for one in providers.list_enabled())
 
 
+def has_identity(user_id: int) -> bool:
+    return Identity.objects.filter(user_id=user_id).exists()
+
+
 def list_options(user_id: int) -> SignInOptions:
     """Return the identities of this user, and the providers where they have none yet."""
     rows = list(Identity.objects.filter(user_id=user_id).select_related("provider"))

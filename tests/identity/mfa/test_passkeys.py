@@ -61,6 +61,15 @@ def test_an_answer_that_was_made_for_another_page_or_without_the_person_is_refus
     assert sign_in_with(client, with_passkey.passkey).status_code == 302, "unchanged, it is right"
 
 
+def test_without_local_passwords_only_a_superuser_signs_in_with_one(with_passkey: Person, settings: Any) -> None:
+    settings.LOCAL_PASSWORDS = False
+    client = Client()
+    assert answers_like_a_wrong_one(client, sign_in_with(client, with_passkey.passkey))
+    with_passkey.user.is_superuser = True
+    with_passkey.user.save()
+    assert sign_in_with(client, with_passkey.passkey).status_code == 302
+
+
 def test_what_the_request_calls_this_server_counts_for_nothing(with_passkey: Person, settings: Any) -> None:
     settings.ALLOWED_HOSTS = ["*"]
     client = Client(SERVER_NAME="evil.example")

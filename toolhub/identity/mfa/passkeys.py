@@ -33,6 +33,7 @@ from fido2.webauthn import (
     UserVerificationRequirement,
 )
 
+from toolhub.access.backends import may_use_password
 from toolhub.identity.mfa import factors
 from toolhub.identity.mfa_adapter import Adapter, origin
 
@@ -137,6 +138,8 @@ def prove(request: HttpRequest, purpose: str, answer: str, user: User | None = N
             claimed = _find_user(response)
         if claimed is None or not claimed.is_active:
             raise Refused("no active account has this passkey", claimed)
+        if user is None and not may_use_password(claimed):
+            raise Refused("this account signs in with an identity provider", claimed)
         credential = _server().authenticate_complete(state, auth.get_credentials(claimed), response)
         row = auth.get_authenticator_by_credential_id(claimed, credential.credential_id)
     except MALFORMED as problem:
