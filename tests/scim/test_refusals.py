@@ -188,6 +188,11 @@ def test_accounts_without_an_identity_at_the_provider_are_absent(idp: Idp, root:
     assert set(User.objects.filter(is_superuser=True)) == {root}
 
 
+def test_a_name_with_nothing_before_the_at_sign_is_a_name_of_the_provider(idp: Idp) -> None:
+    idp.make_user("ada", userName="@corp.example")
+    assert User.objects.get().username == "corp"
+
+
 def test_people_of_an_earlier_issuer_are_absent_and_their_names_free(idp: Idp) -> None:
     ada = idp.make_user()
     Provider.objects.update(issuer="https://elsewhere.example")

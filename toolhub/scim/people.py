@@ -243,7 +243,9 @@ def create(provider: Provider, person: Person, by: str) -> ScimUser:
     _check_name(provider, person.user_name)
     identity = Identity.objects.filter(issuer=provider.issuer, subject=person.external_id).first()
     if identity is None:
-        user = accounts.create(provider, person.user_name, email=person.email, by=by, **person.names)
+        # The same name as a first sign-in would choose.
+        wanted = person.user_name.partition("@")[0]
+        user = accounts.create(provider, wanted, email=person.email, by=by, **person.names)
         identity = Identity.objects.create(
             user=user,
             provider=provider,
