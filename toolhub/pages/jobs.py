@@ -26,6 +26,8 @@ TRANSLATED_NAMES = frozenset(
         gettext_noop("Remove expired connections of apps"),
         gettext_noop("Send mail"),
         gettext_noop("Return free memory"),
+        gettext_noop("Remove expired sign-ins"),
+        gettext_noop("Check sign-ins with identity providers"),
     }
 )
 """The jobs with translated names; any other name is shown as it is."""
