@@ -40,7 +40,16 @@ def test_every_setting_is_in_the_readme_and_every_one_there_exists():
 
 
 def test_every_command_is_in_the_readme_and_every_one_there_exists():
-    apps = {"toolhub", "toolhub.access", "toolhub.identity", "toolhub.people", "toolhub.scim", "toolhub.oauth", "catalog", "audit"}
+    apps = {
+        "toolhub",
+        "toolhub.access",
+        "toolhub.identity",
+        "toolhub.people",
+        "toolhub.scim",
+        "toolhub.oauth",
+        "catalog",
+        "audit",
+    }
     ours = {name for name, app in get_commands().items() if str(app) in apps}
     assert {"quickstart", "serve", "createtoken", "verifycalls"} <= ours
     section = README.split("## Commands")[1].split("\n## ")[0]

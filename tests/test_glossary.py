@@ -13,7 +13,16 @@ from django.core.management import get_commands, load_command_class
 from tests import messages
 
 ROOT = Path(__file__).resolve().parent.parent
-APPS = {"toolhub", "toolhub.access", "toolhub.identity", "toolhub.people", "toolhub.scim", "toolhub.oauth", "catalog", "audit"}
+APPS = {
+    "toolhub",
+    "toolhub.access",
+    "toolhub.identity",
+    "toolhub.people",
+    "toolhub.scim",
+    "toolhub.oauth",
+    "catalog",
+    "audit",
+}
 RETIRED = {
     # What is in the audit log, and what it is called.
     "on record": "logged",
