@@ -203,7 +203,7 @@ def connect_app(
     return app, given
 
 
-def make_provisioning(slug: str = "census") -> tuple[Any, Any]:
+def make_provisioning(slug: str = "provisions") -> tuple[Any, Any]:
     """A token of an identity provider that provisions, and a group with one member that is mapped to nothing."""
     from toolhub.identity import accounts
     from toolhub.identity.models import Identity, Provider

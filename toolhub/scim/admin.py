@@ -217,7 +217,7 @@ class ScimGroupAdmin(ModelAdmin):
 
     @admin.display(description=_("name there"), ordering="display_name")
     def name_there(self, group: ScimGroup) -> str:
-        return invisible.show(group.display_name)
+        return str(group)
 
     @admin.display(description=_("ID there"))
     def id_there(self, group: ScimGroup) -> str:

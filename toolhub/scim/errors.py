@@ -10,7 +10,7 @@ INVALID_SYNTAX = "invalidSyntax"
 INVALID_VALUE = "invalidValue"
 MUTABILITY = "mutability"
 NO_TARGET = "noTarget"
-TOO_MANY = "tooMany"
+EXCESS = "tooMany"
 UNIQUENESS = "uniqueness"
 
 

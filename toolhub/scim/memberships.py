@@ -66,7 +66,7 @@ def _assign(found: Description, operation: Operation) -> None:
     if path.attribute == "members":
         _change_members(found, operation)
         if len(found.members) > MAX_MEMBERS:
-            raise invalid(f"A group has at most {MAX_MEMBERS:,} members.", errors.TOO_MANY)
+            raise invalid(f"A group has at most {MAX_MEMBERS:,} members.", errors.EXCESS)
     elif path.sub or path.condition or path.attribute not in {"displayname", "externalid"}:
         raise messages.reject_unknown()
     elif path.attribute == "displayname":

@@ -12,6 +12,7 @@ from django.db.models import Q
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from toolhub import invisible
 from toolhub.access.models import digest_of
 from toolhub.identity.models import Identity, Provider
 
@@ -156,4 +157,4 @@ class ScimGroup(models.Model):
         indexes = [models.Index(fields=["provider", "created", "id"], name="scim_group_order")]
 
     def __str__(self) -> str:
-        return self.display_name
+        return invisible.show(self.display_name)
