@@ -31,7 +31,10 @@ OURS = ("toolhub.", "catalog.", "audit.")
 PLACEHOLDER = re.compile(r"%%|%\((\w+)\)[.\d]*[a-z]|%[.\d]*[sdif]|\{(\w*)\}|<[^>]+>")
 LETTERS = re.compile(r"[A-Za-z]{2}")
 TEMPLATES = messages.ROOT / "templates"
-SAME_EVERYWHERE = {"MCP", "UTC", "JSON", "WebSocket", "toolhub", "toolhub · toolhub", "SHA-256", "s"}
+SAME_EVERYWHERE = {
+    *("GitHub", "JSON", "MCP", "OpenID Connect", "SAML", "SHA-256", "UTC", "WebSocket"),
+    *("toolhub", "toolhub · toolhub", "s"),
+}
 """Names and units that no language translates."""
 ATTRIBUTES = {"alt", "aria-label", "aria-description", "placeholder", "title"}
 
@@ -246,6 +249,9 @@ FOR_PROGRAMS = (
     "catalog/policy/loader.py",
     "catalog/schemas/",
     "toolhub/oauth/server.py",
+    "toolhub/scim/endpoint.py",
+    "toolhub/scim/memberships.py",
+    "toolhub/scim/people.py",
     "toolhub/oauth/validator.py",
     "toolhub/wire/",
     "toolhub/server/",

@@ -147,9 +147,9 @@ class Identity(models.Model):
     """The groups in which the provider put the person by provisioning: strings, ids and names."""
     provisioned = models.BooleanField(_("provisioned"), null=True, default=None)
     """Whether provisioning says that the person may sign in; None: it says nothing."""
-    given = models.JSONField(default=list)
+    given = models.JSONField(_("groups given"), default=list)
     """What this identity gives its user now: primary keys of groups, and "staff"."""
-    refresh_token = models.TextField(blank=True, editable=False)
+    refresh_token = models.TextField(_("refresh token"), blank=True, editable=False)
     created = models.DateTimeField(_("created"), default=timezone.now, editable=False)
     last_sign_in = models.DateTimeField(_("last sign-in"), null=True)
     checked = models.DateTimeField(_("last check"), null=True)

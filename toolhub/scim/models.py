@@ -139,7 +139,7 @@ class ScimGroup(models.Model):
     )
     external_id = models.CharField(_("ID there"), max_length=MAX_TEXT_CHARACTERS, blank=True)
     display_name = models.CharField(_("name there"), max_length=MAX_TEXT_CHARACTERS)
-    display_name_key = models.CharField(max_length=MAX_KEY_CHARACTERS, editable=False)
+    display_name_key = models.CharField(_("name for comparison"), max_length=MAX_KEY_CHARACTERS, editable=False)
     members = models.ManyToManyField(ScimUser, blank=True, related_name="groups", verbose_name=_("members"))
     created = models.DateTimeField(_("created"), default=timezone.now, editable=False)
     modified = models.DateTimeField(_("changed"), auto_now=True)

@@ -62,7 +62,7 @@ class Migration(migrations.Migration):
                 ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
                 ('external_id', models.CharField(blank=True, max_length=255, verbose_name='ID there')),
                 ('display_name', models.CharField(max_length=255, verbose_name='name there')),
-                ('display_name_key', models.CharField(editable=False, max_length=765)),
+                ('display_name_key', models.CharField(editable=False, max_length=765, verbose_name='name for comparison')),
                 ('created', models.DateTimeField(default=django.utils.timezone.now, editable=False, verbose_name='created')),
                 ('modified', models.DateTimeField(auto_now=True, verbose_name='changed')),
                 ('provider', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='scim_groups', to='identity.provider', verbose_name='identity provider')),
