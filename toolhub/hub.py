@@ -131,13 +131,17 @@ def background_jobs() -> list[Job]:
         Job("Remove expired connections of apps", CLEANUP_INTERVAL_SECONDS, cleanup.clean_up),
         Job("Check sign-ins with identity providers", renewal.INTERVAL_SECONDS, renewal.run),
         Job(outbox.JOB_NAME, outbox.JOB_SECONDS, outbox.send_due),
-        Job("Remove expired sign-ins", SESSIONS_INTERVAL_SECONDS, SessionStore.clear_expired),
+        Job("Remove expired sign-ins", SESSIONS_INTERVAL_SECONDS, _remove_expired_sessions),
         Job("Return free memory", MEMORY_INTERVAL_SECONDS, FreePages().give_back),
     ]
 
 
 def _remove_expired_tasks() -> None:
     tasks.remove_expired()
+
+
+def _remove_expired_sessions() -> None:
+    SessionStore.clear_expired()
 
 
 def _clean_up_results() -> None:

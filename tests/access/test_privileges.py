@@ -63,7 +63,7 @@ def fill(user: User, **changes: Any) -> dict[str, Any]:
         "user_permissions": [permission.pk for permission in user.user_permissions.all()],
     }
     sent |= {name: "on" for name in ("is_active", "is_staff", "is_superuser") if getattr(user, name)}
-    for prefix in ("catalog_grants", "catalog_limits", "limits", "grants"):
+    for prefix in ("catalog_grants", "catalog_limits", "limits", "grants", "identities"):
         sent |= {f"{prefix}-TOTAL_FORMS": "0", f"{prefix}-INITIAL_FORMS": "0"}
     return {name: value for name, value in {**sent, **changes}.items() if value is not None}
 

@@ -96,7 +96,7 @@ def find_problems(mine: Window, path: str) -> list[str]:
     if not kind.startswith("text/html"):
         mine.shows_data = True
         safe = (
-            kind.startswith(("application/json", "text/javascript"))
+            kind.startswith(("application/json", "application/scim+json", "text/javascript"))
             and answer.headers.get("x-content-type-options") == "nosniff"
         )
         return [] if safe else [f"{path}: neither a page, data, a script of ours nor a download: {kind}"]

@@ -74,9 +74,8 @@ def test_losing_the_permission_to_try_shows_a_message_and_ends_the_call(
         wait_until(lambda: outcome(hub, "try_steps") == "cancelled", what="the end of the call")
     finally:
         hub.call(try_seed.give_back, username="deputy")
-    if lost != "staff":  # who would be sent to the sign-in
-        complaint = mine.complaints.pop()
-        assert complaint.endswith("403 (Forbidden)"), "asked once, and not again"
+    complaint = mine.complaints.pop()
+    assert complaint.endswith("403 (Forbidden)"), "asked once, and not again"
 
 
 def test_a_wrong_argument_is_marked_and_focused_and_a_right_one_runs(hub: Hub, mine: Window) -> None:

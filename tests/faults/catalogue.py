@@ -1099,8 +1099,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "one's own password revokes the tokens from before",
         "toolhub/access/temporary_passwords.py",
-        "            token.revoke()\n",
-        "            pass\n",
+        "        token.revoke()\n",
+        "        pass\n",
         "tests/access/test_temporary_passwords.py",
     ),
     # --- test cases ------------------------------------------------------------------------------------------------

@@ -106,7 +106,7 @@ def test_from_the_settings_of_a_provider_to_a_connected_client(
     page.fill("#id_client_id", idp.CLIENT_ID)
     page.fill("#id_new_secret", idp.CLIENT_SECRET)
     page.check("#id_enabled")
-    page.click("text=/Add another|添加/ >> nth=0")
+    page.locator(".add-row:visible").first.click()
     page.fill("#id_mappings-0-value", "hub-sales")
     page.click("#id_mappings-0-group + .select2")
     page.keyboard.type("Sales")

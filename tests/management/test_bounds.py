@@ -42,7 +42,7 @@ def seed() -> str:
     root = User.objects.create_superuser("root", password="irrelevant here")
     session = SessionStore()
     session[SESSION_KEY] = str(root.pk)
-    session[BACKEND_SESSION_KEY] = "django.contrib.auth.backends.ModelBackend"
+    session[BACKEND_SESSION_KEY] = "toolhub.access.backends.Passwords"
     session[HASH_SESSION_KEY] = root.get_session_auth_hash()
     session.save()
     return str(session.session_key)

@@ -477,9 +477,9 @@ def test_from_the_form_by_mail_to_the_first_page_on_a_real_server() -> None:
     from tests.real_servers import Hub
 
     def sign_in(client: httpx.Client) -> None:
-        token = read_token(client.get("/admin/login/").text)
+        token = read_token(client.get("/sign-in/").text)
         form = {"username": "root", "password": "correct horse battery", "csrfmiddlewaretoken": token}
-        assert client.post("/admin/login/?next=/admin/", data=form).status_code == 302
+        assert client.post("/sign-in/?next=/admin/", data=form).status_code == 302
 
     def read_token(page: str) -> str:
         found = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page)

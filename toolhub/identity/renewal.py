@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from datetime import timedelta
 
-from django.db import transaction
+from django.db import DatabaseError, InterfaceError, transaction
 from django.utils import timezone
 
 from audit.actions import actor
@@ -31,10 +31,13 @@ MAX_FAILURES = 3
 
 
 def run() -> None:
-    """Check everybody who is due, and end the sign-ins that lapsed."""
-    for provider in Provider.objects.filter(enabled=True):
-        _check_due(provider)
-    end_lapsed()
+    """Check everybody who is due, and end the sign-ins that lapsed; while the database is away, later."""
+    try:
+        for provider in Provider.objects.filter(enabled=True):
+            _check_due(provider)
+        end_lapsed()
+    except (DatabaseError, InterfaceError) as error:
+        log.warning("Sign-ins cannot be checked now: %s", type(error).__name__)
 
 
 def _check_due(provider: Provider) -> None:

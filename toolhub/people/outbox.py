@@ -14,6 +14,7 @@ from typing import Final
 from django.conf import settings
 from django.contrib.auth.tokens import default_token_generator
 from django.core.mail import EmailMessage
+from django.db import DatabaseError, InterfaceError
 from django.db.models import F
 from django.template.loader import render_to_string
 from django.urls import reverse
@@ -48,7 +49,15 @@ def invitation_url(token: str) -> str:
 
 
 def send_due() -> None:
-    """Send every mail that is due. After a failure of the server itself, the others wait as well."""
+    """Send every mail that is due; while the database is away, later."""
+    try:
+        _send_due()
+    except (DatabaseError, InterfaceError) as error:
+        log.warning("Mail cannot be sent now: %s", type(error).__name__)
+
+
+def _send_due() -> None:
+    # After a failure of the mail server itself, the others wait as well.
     while (mail := _claim()) is not None:
         try:
             message = _write(mail)

@@ -32,7 +32,7 @@ def test_nothing_else_can_be_done_first_and_a_second_factor_opens_everything(
     assert client.post("/tokens/", {"name": "mine", "days": 30})["Location"] == HOME
     assert not AccessToken.objects.exists()
     page = client.get(HOME)
-    assert page.status_code == 200 and "Your administrator requires a second factor" in page.content.decode()
+    assert page.status_code == 200 and "This server requires a second factor" in page.content.decode()
     assert client.get("/password/").status_code == 200
     if how == "app":
         set_up_app(client)
