@@ -134,7 +134,11 @@ def addresses() -> list[tuple[str, str]]:
         offered = census.verb_of(rule.route)
         if "GET" not in rule.methods.split() or rule.route in NO_PAGES or rule.route.endswith("<path:object_id>/"):
             continue
-        if (rule.empty and "no-such" not in rule.at) or (offered and offered[1] not in offered[0].verbs.split()):
+        if (
+            rule.who is census.MACHINE
+            or (rule.empty and "no-such" not in rule.at)
+            or (offered and offered[1] not in offered[0].verbs.split())
+        ):
             continue
         whose = "root" if rule.who.is_staff else "" if rule.who is census.ANYONE else "alice"
         found.append((whose, "/" + (rule.at or rule.route)))
