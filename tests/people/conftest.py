@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from django.contrib.auth.models import Permission, User
 from django.core import mail
 from django.core.cache import caches
 from django.test import Client
 
 from toolhub.people import outbox
 
-if TYPE_CHECKING:
-    from django.contrib.auth.models import User
-
 Send = Callable[[], list[Any]]
 LINK = re.compile(r"http://localhost:8000(/\S+)")
+
+
+def make_staff(name: str, *permissions: str) -> User:
+    user = User.objects.create_user(name, password="x", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
+    return user
 
 
 @pytest.fixture(autouse=True)

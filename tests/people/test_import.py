@@ -17,7 +17,7 @@ from django.test import Client
 
 from audit.models import Action
 from tests import factories
-from tests.people.conftest import Send, find_link
+from tests.people.conftest import Send, find_link, make_staff
 from toolhub.people import import_file, import_plan
 from toolhub.people.models import Invitation, OutgoingMail
 
@@ -33,12 +33,6 @@ PROBLEM = re.compile(r'<p class="th-error">(?:<code>(\w+)</code>: )?(.*?)</p>')
 @pytest.fixture
 def importer() -> User:
     return make_staff("importer", "add_user", "change_user", "view_invitation")
-
-
-def make_staff(name: str, *permissions: str) -> User:
-    user = User.objects.create_user(name, password="x", is_staff=True)
-    user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
-    return user
 
 
 def upload(client: Client, content: str | bytes, days: int = 7) -> str:

@@ -20,7 +20,7 @@ from django.utils import timezone
 from audit.models import Action
 from tests import factories
 from tests.catalog.services import MailSink
-from tests.people.conftest import Send, find_link
+from tests.people.conftest import Send, find_link, make_staff
 from tests.polling import wait_until
 from toolhub import log_lines
 from toolhub.access.models import TemporaryPassword, digest_of
@@ -39,12 +39,6 @@ SHOWN = re.compile(r"http://localhost:8000(/invitation/[\w-]{43})<")
 @pytest.fixture
 def inviter() -> User:
     return make_staff("inviter", "add_user", "view_invitation", "view_group")
-
-
-def make_staff(name: str, *permissions: str) -> User:
-    user = User.objects.create_user(name, password="x", is_staff=True)
-    user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
-    return user
 
 
 def invite(client: Client, addresses: str = "", **fields: Any) -> tuple[str, list[str]]:
