@@ -32,7 +32,7 @@ def create(
         _NOT_IN_NAMES.sub("-", invisible.show(User.normalize_username(wanted))).strip("-.")[: MAX_NAME_CHARACTERS - 6]
         or provider.slug
     )
-    with actor.override(by or f"identity provider {provider.name}"):
+    with actor.override(by or provider.actor_name):
         for number in range(1, MAX_ATTEMPTS):
             name = stem if number == 1 else f"{stem}-{number}"
             if User.objects.filter(username__iexact=name).exists():

@@ -260,7 +260,7 @@ class ProviderAdmin(SuperusersOnly):
     def redirect_address(self, row: Provider) -> str:
         if row.kind == Provider.Kind.SAML:
             return saml_admin.describe_addresses(row)
-        address = f"{settings.PUBLIC_URL}{reverse('identity:callback', args=[row.slug])}"
+        address = providers.callback_url(row.slug)
         return format_html(
             '<code class="select-all">{}</code><br>{}', address, gettext("Register it at your provider.")
         )

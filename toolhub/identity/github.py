@@ -10,15 +10,13 @@ from typing import Any
 import requests
 from allauth.socialaccount.providers.github.provider import GitHubProvider
 from allauth.socialaccount.providers.oauth2.client import OAuth2Error
-from allauth.socialaccount.providers.oauth2.utils import generate_code_challenge
 from allauth.socialaccount.providers.oauth2.views import OAuth2Adapter
-from django.conf import settings
 from django.http import HttpRequest
-from django.urls import reverse
 
 from toolhub.identity.models import Provider
 from toolhub.identity.openid import NotConfirmed, Refused
 from toolhub.identity.people import MAX_GROUPS, ClaimsError, Person
+from toolhub.identity.providers import callback_url
 from toolhub.identity.requests_session import Session
 
 PUBLIC_ADDRESS = "https://github.com"
@@ -49,7 +47,7 @@ class Adapter(OAuth2Adapter):  # type: ignore[misc]
     expires_in_key = ""  # like `openid.Adapter`
 
     def get_callback_url(self, request: HttpRequest, app: Any) -> str:
-        return f"{settings.PUBLIC_URL}{reverse('identity:callback', args=[app.provider_id])}"
+        return callback_url(app.provider_id)
 
     def complete_login(self, request: HttpRequest, app: Any, token: Any, **options: Any) -> Any:
         """Return who signed in. Raises OAuth2Error, RequestException."""
@@ -58,13 +56,10 @@ class Adapter(OAuth2Adapter):  # type: ignore[misc]
 
 class GitHub(GitHubProvider):  # type: ignore[misc]
     oauth2_adapter_class = Adapter
+    pkce_enabled_default = True
 
     def get_oauth2_adapter(self, request: HttpRequest) -> Adapter:
         return Adapter(request, self.app.provider_id)
-
-    def get_pkce_params(self) -> dict[str, str]:
-        found: dict[str, str] = generate_code_challenge()
-        return found
 
 
 def fetch_account(address: str, token: str) -> dict[str, Any]:

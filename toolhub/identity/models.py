@@ -88,6 +88,11 @@ class Provider(models.Model):
         return self.name
 
     @property
+    def actor_name(self) -> str:
+        """The name under which the audit log has what follows from this provider."""
+        return f"identity provider {self.name}"
+
+    @property
     def secret_owner(self) -> str:
         return f"provider:{self.slug}"
 

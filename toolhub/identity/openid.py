@@ -13,16 +13,14 @@ from typing import Any
 import jwt
 import requests
 from allauth.socialaccount.providers.oauth2.client import OAuth2Error
-from allauth.socialaccount.providers.oauth2.utils import generate_code_challenge
 from allauth.socialaccount.providers.openid_connect.provider import OpenIDConnectProvider
 from allauth.socialaccount.providers.openid_connect.views import OpenIDConnectOAuth2Adapter
-from django.conf import settings
 from django.core.cache import caches
 from django.http import HttpRequest, HttpResponseBase
-from django.urls import reverse
 
 from toolhub.identity.models import Provider
 from toolhub.identity.people import ClaimsError, Person, from_claims
+from toolhub.identity.providers import callback_url
 from toolhub.identity.requests_session import Session
 
 WELL_KNOWN = "/.well-known/openid-configuration"
@@ -144,7 +142,7 @@ class Adapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]
         return fetch_configuration(self.get_provider().app.settings["server_url"])
 
     def get_callback_url(self, request: HttpRequest, app: Any) -> str:
-        return f"{settings.PUBLIC_URL}{reverse('identity:callback', args=[app.provider_id])}"
+        return callback_url(app.provider_id)
 
     def complete_login(self, request: HttpRequest, app: Any, token: Any, **options: Any) -> Any:
         """Return what the provider says about the person who signed in. Raises OAuth2Error, RequestException."""
@@ -180,6 +178,7 @@ class OpenID(OpenIDConnectProvider):  # type: ignore[misc]
     """The library's provider for rows of ours, with a nonce and PKCE in every request."""
 
     oauth2_adapter_class = Adapter
+    pkce_enabled_default = True
 
     def redirect(
         self, request: HttpRequest, process: str, next_url: str | None = None, data: Any = None, **options: Any
@@ -191,10 +190,6 @@ class OpenID(OpenIDConnectProvider):  # type: ignore[misc]
             request, process, next_url, data, auth_params=parameters, nonce=nonce, **options
         )
         return response
-
-    def get_pkce_params(self) -> dict[str, str]:
-        found: dict[str, str] = generate_code_challenge()
-        return found
 
 
 def read_person(provider: Provider, claims: Mapping[str, Any]) -> Person:

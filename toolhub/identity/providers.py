@@ -7,6 +7,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
+from django.urls import reverse
 
 from audit.actions import actor
 from toolhub.identity.models import Provider
@@ -24,8 +25,14 @@ def list_enabled() -> list[Provider]:
 
 def find(slug: str) -> Provider | None:
     """Return the provider with this short name, on or off."""
-    sync_environment()
+    if slug == ENVIRONMENT_SLUG:
+        sync_environment()
     return Provider.objects.filter(slug=slug).first()
+
+
+def callback_url(slug: str) -> str:
+    """Return the address to which an OpenID Connect provider, or GitHub, sends people back."""
+    return f"{settings.PUBLIC_URL}{reverse('identity:callback', args=[slug])}"
 
 
 def sync_environment() -> None:

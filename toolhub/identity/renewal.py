@@ -97,7 +97,7 @@ def _is_current(identity: Identity) -> bool:
 def end(identity: Identity, reason: Deactivation.Reason) -> None:
     """Deactivate the account of an identity that the provider no longer confirms, and forget its token."""
     Identity.objects.filter(pk=identity.pk).update(refresh_token="", valid_until=timezone.now())
-    accounts.deactivate(identity.user_id, reason, f"identity provider {identity.provider.name}")
+    accounts.deactivate(identity.user_id, reason, identity.provider.actor_name)
 
 
 def end_lapsed() -> None:
@@ -107,7 +107,7 @@ def end_lapsed() -> None:
     """
     lapsed = Identity.objects.filter(valid_until__lt=timezone.now(), user__is_active=True)
     for identity in lapsed.select_related("provider", "user"):
-        by = f"identity provider {identity.provider.name}"
+        by = identity.provider.actor_name
         user = identity.user
         if identity.linked_by_owner and user.has_usable_password() and may_use_password(user):
             _take_back(identity, by)

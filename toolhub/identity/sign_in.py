@@ -122,7 +122,7 @@ def _create(arrival: Arrival) -> Identity:
         user = accounts.create(
             provider, wanted, email=person.email, first_name=person.first_name, last_name=person.last_name
         )
-        with actor.override(f"identity provider {provider.name}"):
+        with actor.override(provider.actor_name):
             return Identity.objects.create(
                 user=user,
                 provider=provider,
@@ -142,7 +142,7 @@ def _check_may_have_account(provider: Provider, person: Person) -> None:
 
 def confirm(identity: Identity, person: Person, refresh_token: str) -> None:
     """Store what the provider says now about a person, and bring their groups in line. Raises Refusal."""
-    by = f"identity provider {identity.provider.name}"
+    by = identity.provider.actor_name
     with transaction.atomic(), actor.override(by):
         # Whoever ends or provisions this identity at the same time is waited for, and counts.
         User.objects.select_for_update().filter(pk=identity.user_id).first()
