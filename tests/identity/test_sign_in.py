@@ -107,6 +107,14 @@ class TestTheDoor:
         assert Identity.objects.get().read_refresh_token() == before
         assert Provider.objects.get().read_secret() == idp.CLIENT_SECRET
 
+    def test_every_request_has_a_challenge_and_a_nonce_of_its_own(self, provider: Provider) -> None:
+        sent = [
+            parse_qs(urlsplit(Browser().get("/sign-in/with/company/").headers["location"]).query) for _time in range(2)
+        ]
+        assert [one["code_challenge_method"] for one in sent] == [["S256"], ["S256"]]
+        assert sent[0]["code_challenge"] != sent[1]["code_challenge"]
+        assert sent[0]["nonce"] != sent[1]["nonce"]
+
 
 class TestRefusals:
     @pytest.mark.parametrize(
