@@ -206,8 +206,8 @@ def resolve_now(sent: Sent, user_id: int | None = None) -> Mapping[str, str]:
     read, number = _ReadSecrets(0, 0, None), -1 if user_id is None else user_id
     _load(read, number)
     connected = [name for name in sent if (read.kinds or {}).get(name) == Secret.Kind.ACCOUNT]
-    values = dict(_values(read, sent, number, skip=connected))
-    return values | {name: threads.run_in_loop(_read_account(name, number)) for name in connected}
+    found = {name: threads.run_in_loop(_read_account(name, number)) for name in connected}
+    return {**_values(read, sent, number, skip=connected), **found}
 
 
 def sent_by(item: Item) -> Mapping[str, tuple[Destination, ...]]:
