@@ -127,7 +127,10 @@ class Validator(OAuth2Validator):  # type: ignore[misc]
         self, client_id: str, code: str, redirect_uri: str, client: Any, *args: Any, **kwargs: Any
     ) -> bool:
         request = args[0]
-        return bool(request.grant.redirect_uri_allowed(redirect_uri))
+        if not request.grant.redirect_uri_allowed(redirect_uri):
+            # The library's own error is the one of the authorization endpoint (RFC 6749, section 5.2).
+            raise errors.InvalidGrantError(description="Mismatching redirect URI.", request=request)
+        return True
 
     def invalidate_authorization_code(self, client_id: str, code: str, request: Any, *args: Any, **kwargs: Any) -> None:
         """Do nothing: the transaction that saved the tokens has deleted the code."""
