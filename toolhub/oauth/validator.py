@@ -83,6 +83,8 @@ class Validator(OAuth2Validator):  # type: ignore[misc]
         return bool(request.client.redirect_uri_allowed(redirect_uri))
 
     def is_pkce_required(self, client_id: str, request: Any) -> bool:
+        if {"code_challenge", "code_challenge_method"}.intersection(request.duplicate_params):
+            raise errors.InvalidRequestError(description="The code_challenge may come once.", request=request)
         if request.code_challenge is not None and not CHALLENGE.fullmatch(request.code_challenge):
             raise errors.InvalidRequestError(
                 description="The code_challenge must be 43 base64url characters (S256).", request=request
