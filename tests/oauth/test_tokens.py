@@ -86,13 +86,6 @@ def test_a_code_is_no_use_to_another_client(alices: Browser) -> None:
     assert app.exchange(text).status_code == 200
 
 
-def test_a_code_lasts_a_minute(alices: Browser) -> None:
-    app = flow.register()
-    text = flow.get_code(alices, app)
-    Grant.objects.update(expires=timezone.now() - timedelta(seconds=1))
-    refused(app.exchange(text), "invalid_grant")
-
-
 @pytest.mark.parametrize("what", ["inactive", "revoked", "blocked"])
 def test_a_code_ends_with_the_person_the_decision_and_the_client(what: str, alices: Browser, alice: User) -> None:
     app = flow.register()
