@@ -9,6 +9,13 @@ from oauth2_provider.oauth2_backends import get_oauthlib_core
 from toolhub.oauth.endpoints import error, json_endpoint
 
 FORM = "application/x-www-form-urlencoded"
+SINGLE_PARAMETERS = frozenset(
+    {
+        *("grant_type", "client_id", "client_secret", "scope"),
+        *("code", "code_verifier", "redirect_uri", "refresh_token", "device_code"),
+    }
+)
+"""Parameters that may come once (RFC 6749, section 3.2); `resource` may come more often."""
 
 
 @json_endpoint("POST")
@@ -18,6 +25,10 @@ def token(request: HttpRequest) -> HttpResponse:
     """Exchange a code or a refresh token (RFC 6749, sections 4.1.3 and 6)."""
     if request.content_type != FORM:
         return error("invalid_request", f"The body must be {FORM}.")
+    for name, values in request.POST.lists():
+        if name in SINGLE_PARAMETERS and len(values) > 1:
+            # The library would take the last one.
+            return error("invalid_request", f"Duplicate {name} parameter.")
     _uri, headers, body, status = get_oauthlib_core().create_token_response(request)
     return _answer(headers, body, status)
 
