@@ -128,8 +128,8 @@ def client(hub: Hub, person: str, revision: str, capabilities: dict[str, Any] | 
     return HttpClient(hub.mcp_url, token, revision, capabilities=capabilities or {})
 
 
-async def has_tool(asking: HttpClient) -> bool:
-    return "whoami" in await asking.tools()
+async def has_tool(asking: HttpClient, name: str = "whoami") -> bool:
+    return name in await asking.tools()
 
 
 async def test_two_people_use_one_server_with_their_own_accounts(hub: Hub, service: Service) -> None:
