@@ -69,7 +69,7 @@ def begin(session: Any, user: User, secret: Secret, allowed: tuple[str, ...]) ->
     if is_new:
         clients.keep(secret, server, client)
     state, proof = secrets.token_urlsafe(32), PKCEParameters.generate()
-    digest = tokens.digest_addresses(secret)
+    digest = secret.addresses_digest
     begun = Begun(secret.pk, proof.code_verifier, server, client, digest, allowed, time.time())
     _keep(session, user, state, begun)
     asked = {
@@ -94,7 +94,7 @@ def finish(session: Any, user: User, answer: Mapping[str, str]) -> tuple[Secret,
     """Return what the answer of an authorization server led to: tokens for a secret. Raises AccountProblem."""
     begun = _take(session, user, answer.get("state", ""))
     secret = Secret.objects.filter(pk=begun.secret, kind=Secret.Kind.ACCOUNT).first()
-    if secret is None or tokens.digest_addresses(secret) != begun.addresses:
+    if secret is None or secret.addresses_digest != begun.addresses:
         raise AccountProblem("changed")
     server = begun.server
     _check_issuer(server, answer.get("iss"))
@@ -122,28 +122,26 @@ def store(user: User, secret: Secret, connected: Connected, allowed: Destination
         entry.save()
         account = ConnectedAccount.objects.filter(pk=entry.pk).select_related("entry__secret").first()
         before = _read(account) if account is not None else None
-        endpoint = account.revocation_endpoint if account is not None else ""
         account = account or ConnectedAccount(entry=entry, version=0)
         account.issuer, account.resource = server.identity, server.resource
-        account.token_endpoint, account.revocation_endpoint = server.token_endpoint, server.revocation_endpoint
         account.client_id, account.scope = begun.client.client_id, issued.scope or server.scope
         account.addresses, account.connected_at = begun.addresses, timezone.now()
         account.expires_at, account.refreshing_until = issued.expires_at, None
         account.version += 1
-        account.store(Tokens(issued.access_token, issued.refresh_token, begun.client))
+        endpoints = (server.token_endpoint, server.revocation_endpoint)
+        account.store(Tokens(issued.access_token, issued.refresh_token, begun.client, *endpoints))
         account.save()
     if before is not None:
-        run_in_loop(tokens.revoke(endpoint, before, entered_origins(secret)))
+        run_in_loop(tokens.revoke(before, entered_origins(secret)))
 
 
 def disconnect(entry: PersonalSecret) -> bool:
     """Remove a user's account, then revoke its tokens; return whether the service confirmed that they are revoked."""
     account = ConnectedAccount.objects.filter(pk=entry.pk).select_related("entry__secret").first()
     found = _read(account) if account is not None else None
-    endpoint = account.revocation_endpoint if account is not None else ""
     entered = entered_origins(entry.secret)
     entry.delete()
-    return found is not None and run_in_loop(tokens.revoke(endpoint, found, entered))
+    return found is not None and run_in_loop(tokens.revoke(found, entered))
 
 
 async def _prepare(secret: Secret) -> tuple[Server, Client, bool]:

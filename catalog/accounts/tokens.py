@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import hashlib
-import json
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -86,11 +84,6 @@ class Refreshes:
             task.exception()
 
 
-def digest_addresses(secret: Secret) -> str:
-    """Return the digest of the addresses that an account is bound to."""
-    return hashlib.sha256(json.dumps(secret.account_addresses).encode()).hexdigest()
-
-
 async def access_token(user_id: int, name: str) -> str:
     """Return the access token of a user's account, refreshed if it is about to end.
 
@@ -147,9 +140,9 @@ def read_answer(answer: Mapping[str, Any]) -> Issued:
     return Issued(found.access_token, found.refresh_token or "", found.scope or "", expires_at)
 
 
-async def revoke(endpoint: str, tokens: Tokens, entered: frozenset[str]) -> bool:
+async def revoke(tokens: Tokens, entered: frozenset[str]) -> bool:
     """Revoke both tokens at their server (RFC 7009); return whether it said that they are revoked."""
-    if not endpoint:
+    if not tokens.revocation_endpoint:
         return False
     revoked = True
     for token, hint in ((tokens.refresh_token, "refresh_token"), (tokens.access_token, "access_token")):
@@ -157,7 +150,7 @@ async def revoke(endpoint: str, tokens: Tokens, entered: frozenset[str]) -> bool
             continue
         form, headers = clients.authenticate(tokens.client, {"token": token, "token_type_hint": hint})
         try:
-            response = await requests.post_form(endpoint, entered, form, headers)
+            response = await requests.post_form(tokens.revocation_endpoint, entered, form, headers)
         except AccountProblem as error:
             log.warning("a token could not be revoked: %s", error)
             return False
@@ -193,23 +186,28 @@ async def _send_refresh(account: ConnectedAccount) -> None:
     form, headers = clients.authenticate(client, form)
     entered = entered_origins(secret)
     try:
-        response = await requests.post_form(account.token_endpoint, entered, form, headers)
+        response = await requests.post_form(found.token_endpoint, entered, form, headers)
         answer = requests.read_json(response)
         if response.status_code != 200:
             if response.status_code in (400, 401) and answer.get("error") in ENDED_ERRORS:
                 log.info("account %s ended: %s", account.pk, answer["error"])
                 await _in_thread(lambda: _end(account))
                 raise NotConnected
-            raise AccountProblem("status", where=account.token_endpoint, status=response.status_code)
+            raise AccountProblem("status", where=found.token_endpoint, status=response.status_code)
         issued = read_answer(answer)
     except AccountProblem as error:
         log.warning("the tokens of account %s cannot be refreshed now: %s", account.pk, error)
         await _in_thread(lambda: _give_up(account))
         raise CannotRefresh from error
-    fresh = Tokens(issued.access_token, issued.refresh_token or found.refresh_token, client)
+    fresh = replace(
+        found,
+        access_token=issued.access_token,
+        refresh_token=issued.refresh_token or found.refresh_token,
+        client=client,
+    )
     if not await _in_thread(lambda: _store(account, fresh, issued)):
         # Disconnected or connected again meanwhile: these tokens belong to nobody.
-        await revoke(account.revocation_endpoint, fresh, entered)
+        await revoke(fresh, entered)
 
 
 def _current_client(secret: Secret, issued_to: Client) -> Client:
@@ -231,7 +229,7 @@ def _find(user_id: int, name: str) -> ConnectedAccount:
     mine = ConnectedAccount.objects.filter(entry__user_id=user_id, entry__secret__kind=Secret.Kind.ACCOUNT)
     found = mine.filter(entry__secret__name=name).select_related("entry__secret").first()
     # Other addresses are another service, which must not get what this one issued.
-    if found is None or not found.tokens or found.addresses != digest_addresses(found.entry.secret):
+    if found is None or not found.tokens or found.addresses != found.entry.secret.addresses_digest:
         raise NotConnected
     account: ConnectedAccount = found
     return account

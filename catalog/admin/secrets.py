@@ -29,6 +29,7 @@ from catalog.admin.forms import CatalogueForm
 from catalog.encryption import KeysError
 from catalog.models import Secret
 from catalog.models.fields import NamesFormField
+from catalog.models.secrets import ACCOUNT_ADDRESSES
 from catalog.secrets import resolve
 from catalog.secrets.resolve import check_value
 from catalog.threads import run_in_loop
@@ -104,6 +105,8 @@ class SecretForm(CatalogueForm):
             value = self.cleaned_data.get(field)
             if value and name and not self.errors:
                 self.instance.name = name
+                for address in ACCOUNT_ADDRESSES:  # what is entered belongs to them
+                    setattr(self.instance, address, self.cleaned_data.get(address, getattr(self.instance, address)))
                 try:
                     enter(value)
                 except KeysError as error:

@@ -26,24 +26,27 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The tokens of one account, and the client that they were issued to."""
+    """The tokens of one account, the client that they were issued to, and where they are refreshed and revoked.
+
+    The addresses are part of what is encrypted: whoever can write to the table cannot have the tokens sent elsewhere.
+    """
 
     access_token: str = field(repr=False)
     refresh_token: str = field(repr=False)
     """ "" where the service issued none."""
     client: Client
+    token_endpoint: str
+    revocation_endpoint: str = ""
 
 
 class ConnectedAccount(models.Model):
-    """The tokens of a connected account, and where they came from: they are refreshed and revoked there only."""
+    """The tokens of a connected account, and where they came from."""
 
     entry = models.OneToOneField(
         PersonalSecret, models.CASCADE, primary_key=True, related_name="account", verbose_name=_("personal secret")
     )
     issuer = models.CharField(_("issuer"), max_length=2000)
-    """The authorization server; its token endpoint where it has no metadata."""
-    token_endpoint = models.CharField(_("token endpoint"), max_length=2000)
-    revocation_endpoint = models.CharField(_("revocation endpoint"), max_length=2000, blank=True)
+    """The authorization server for people; its token endpoint where it has no metadata."""
     resource = models.CharField(_("resource"), max_length=2000, blank=True)
     client_id = models.CharField(_("client ID"), max_length=2000)
     scope = models.TextField(_("scope"), blank=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from contextlib import suppress
 from typing import Any
@@ -160,6 +162,8 @@ class Secret(models.Model):
             raise PermissionDenied(NEEDS_VALUE)
         if self._moves_client_secret():
             raise PermissionDenied(NEEDS_CLIENT_SECRET)
+        if self.registration and self._has_other_addresses():
+            self.registration = ""  # made at another server
         super().save(*args, **options)
 
     @property
@@ -168,7 +172,8 @@ class Secret(models.Model):
 
     @property
     def client_owner(self) -> str:
-        return f"client of {self.name}"
+        """The owner of the encrypted client: with other addresses, it cannot be read."""
+        return f"client of {self.name} at {self.addresses_digest}"
 
     @property
     def is_own(self) -> bool:
@@ -179,6 +184,11 @@ class Secret(models.Model):
     def account_addresses(self) -> tuple[str, ...]:
         """The addresses that decide where people sign in, and where their tokens come from."""
         return tuple(getattr(self, name) for name in ACCOUNT_ADDRESSES)
+
+    @property
+    def addresses_digest(self) -> str:
+        """The digest of these addresses, to which connected accounts are bound."""
+        return hashlib.sha256(json.dumps(self.account_addresses).encode()).hexdigest()
 
     def enter(self, value: str) -> None:
         """Encrypt `value` as this secret's value; the caller saves it."""
@@ -236,10 +246,12 @@ class Secret(models.Model):
         """Return whether the stored client secret stays and would be sent to other addresses than before."""
         if not self.client_secret or self.pk is None:
             return False
+        stored = type(self)._base_manager.filter(pk=self.pk, client_secret=self.client_secret)
+        return stored.exists() and self._has_other_addresses()  # a new one: whoever entered it decides
+
+    def _has_other_addresses(self) -> bool:
         stored = type(self)._base_manager.filter(pk=self.pk).first()
-        if stored is None or stored.client_secret != self.client_secret:
-            return False  # a new one: whoever entered it decides
-        return stored.account_addresses != self.account_addresses
+        return stored is not None and stored.account_addresses != self.account_addresses
 
     def allows(self, destination: Destination) -> bool:
         """Return whether the hosts that this secret is bound to include the destination."""

@@ -24,7 +24,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
 from django.views.decorators.http import require_POST, require_safe
 
-from catalog.accounts import flow, tokens
+from catalog.accounts import flow
 from catalog.accounts.requests import host_of
 from catalog.encryption import KeysError
 from catalog.models import ConnectedAccount, PersonalSecret, Secret, Upstream
@@ -71,7 +71,7 @@ class Card:
     def account(self) -> ConnectedAccount | None:
         """The connected account; None for a secret of another kind, and for one that has to be connected again."""
         found: ConnectedAccount | None = getattr(self.mine, "account", None)
-        usable = found is not None and found.tokens and found.addresses == tokens.digest_addresses(self.secret)
+        usable = found is not None and found.tokens and found.addresses == self.secret.addresses_digest
         return found if usable else None
 
     @property

@@ -54,6 +54,10 @@ def api(stand_in: StandIn, alice: User, bob: User) -> StandIn:
     return stand_in
 
 
+def make_tokens(api: StandIn, access: str, refresh: str = "") -> Tokens:
+    return Tokens(access, refresh, Client("c"), f"{api.url}/token", f"{api.url}/revoke")
+
+
 def connect_to(api: StandIn, user: User, **changes: Any) -> ConnectedAccount:
     """An account as the page makes one."""
     from catalog.views.secrets import find_cards
@@ -65,16 +69,14 @@ def connect_to(api: StandIn, user: User, **changes: Any) -> ConnectedAccount:
     entry.save()
     values = {
         "issuer": api.url,
-        "token_endpoint": f"{api.url}/token",
-        "revocation_endpoint": f"{api.url}/revoke",
         "client_id": "c",
-        "addresses": tokens.digest_addresses(secret),
+        "addresses": secret.addresses_digest,
         "connected_at": timezone.now(),
         "expires_at": timezone.now() + timedelta(hours=1),
         **changes,
     }
     account = ConnectedAccount(entry=entry, **values)
-    account.store(Tokens(f"access-of-{user}", f"refresh-of-{user}", Client("c")))
+    account.store(make_tokens(api, f"access-of-{user}", f"refresh-of-{user}"))
     account.save()
     return account
 
@@ -131,7 +133,7 @@ async def test_two_processes_refresh_once(api: StandIn, alice: Any) -> None:
     running = asyncio.create_task(call(alice, "ask_api"))
     while not parts.get(tokens.Refreshes)._running:
         await asyncio.sleep(0)
-    account.store(Tokens("access-of-the-other", "r", Client("c")))
+    account.store(make_tokens(api, "access-of-the-other"))
     await ConnectedAccount.objects.filter(pk=account.pk).aupdate(
         tokens=account.tokens, version=2, refreshing_until=None, expires_at=timezone.now() + timedelta(hours=1)
     )
@@ -276,7 +278,7 @@ async def test_a_revoked_account_gets_the_link_again(notes: Service, alice: Any,
 
 async def test_a_refused_token_without_a_successor_ends_the_account(api: StandIn, alice: Any) -> None:
     account = await sync_to_async(connect_to)(api, alice)
-    account.store(Tokens("access-of-alice", "", Client("c")))
+    account.store(make_tokens(api, "access-of-alice"))
     await account.asave()
     api.answers["/notes"] = (401, "who are you?")
     result = await ask(alice, "ask_api")

@@ -159,6 +159,9 @@ def test_this_server_registers_itself_once(stand_in: StandIn) -> None:
         **{**{name: getattr(server, name) for name in Server.__slots__}, "issuer": "https://other.example"}
     )
     assert choose(secret, elsewhere)[1], "a registration belongs to its issuer (SEP-2352)"
+    secret.issuer = stand_in.url
+    secret.save()
+    assert secret.registration == "", "other addresses, another registration"
 
 
 def test_a_client_document_is_used_where_the_server_reads_it(stand_in: StandIn, settings: Any, client: Any) -> None:
@@ -265,6 +268,11 @@ def test_a_stored_client_secret_is_not_sent_to_another_server() -> None:
     secret = Secret(name="notes", kind=Secret.Kind.ACCOUNT, url="https://a.example/mcp", client_id="ours")
     secret.enter_client_secret("the secret of our client")
     secret.save()
+    stored = Secret._base_manager.filter(pk=secret.pk)
+    stored.update(token_endpoint="https://attacker.example/token")  # somebody who can write to the table
+    with pytest.raises(AccountProblem, match="client_secret"):
+        clients.find_entered(stored.get())
+    stored.update(token_endpoint="")
     secret.issuer = "https://attacker.example"
     with pytest.raises(ValidationError, match="enter the client secret again"):
         secret.full_clean()
