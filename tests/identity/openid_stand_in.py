@@ -74,7 +74,7 @@ class OpenID(StandIn):
         headers = {name: value for name, value in (("kid", kid), ("typ", typ)) if value is not None}
         return jwt.encode(self.claims(**claims), key or self.key, algorithm=algorithm, headers=headers)
 
-    def assert_person(self, client_id: str, issuer: str, **changes: Any) -> str:
+    def assert_person(self, client_id: str, issuer: str, /, **changes: Any) -> str:
         """An assertion about a person for a client of the server with this address (an ID-JAG), with changes."""
         claims = {
             "aud": issuer,

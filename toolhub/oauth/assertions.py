@@ -72,11 +72,11 @@ class TryLater(errors.OAuth2Error):  # type: ignore[misc]
 
 
 def check_offered(request: Any) -> None:
-    """Check that the grant is offered now, and that the request has one assertion. Raises OAuth2Error."""
+    """Check that the grant is offered now, and that the request has an assertion. Raises OAuth2Error."""
     if not hooks.installed().accepts_assertions():
         raise errors.UnsupportedGrantTypeError(request=request)
-    if len(_find_all(request, "assertion")) != 1 or not request.assertion:
-        raise errors.InvalidRequestError(description="Send one assertion parameter.", request=request)
+    if not getattr(request, "assertion", ""):
+        raise errors.InvalidRequestError(description="Missing assertion parameter.", request=request)
 
 
 def check(request: Any) -> None:
@@ -86,7 +86,7 @@ def check(request: Any) -> None:
         raise errors.UnauthorizedClientError(
             description="Only a confidential client that an administrator added can use this grant.", request=request
         )
-    resources.check(_find_all(request, "resource"))
+    resources.check(value for key, value in request.decoded_body if key == "resource")
     found = _verify(request)
     claims = found.claims
     if claims["client_id"] != client.client_id:
@@ -102,10 +102,6 @@ def check(request: Any) -> None:
         client=client,
         expires=timezone.now() + timedelta(days=IDLE_DAYS),
     )
-
-
-def _find_all(request: Any, name: str) -> list[str]:
-    return [value for key, value in request.decoded_body or () if key == name]
 
 
 def _verify(request: Any) -> Assertion:
