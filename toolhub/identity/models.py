@@ -7,6 +7,7 @@ names identify nobody: they change hands.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator
@@ -82,7 +83,7 @@ class Provider(models.Model):
             " Nobody is asked."
         ),
     )
-    assertion_clients = models.ManyToManyField(
+    assertion_clients: models.ManyToManyField[Any, Any] = models.ManyToManyField(
         settings.OAUTH2_PROVIDER_APPLICATION_MODEL,
         blank=True,
         related_name="+",

@@ -79,9 +79,8 @@ class Client(AbstractApplication):  # type: ignore[misc]
     @property
     def may_bring_assertions(self) -> bool:
         """Whether it can be listed at an identity provider: nobody can register such a client by themselves."""
-        return (
-            self.registration_source == self.RegistrationSource.MANUAL and self.client_type == self.CLIENT_CONFIDENTIAL
-        )
+        kind = (self.registration_source, self.client_type)
+        return kind == (self.RegistrationSource.MANUAL, self.CLIENT_CONFIDENTIAL)
 
     def get_absolute_url(self) -> str:
         return ""
