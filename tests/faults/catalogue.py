@@ -1319,8 +1319,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "an assertion is good once",
         "toolhub/oauth/assertions.py",
-        '                digest=digest_of(f"{claims[\'iss\']}\\n{claims[\'jti\']}"),',
-        '                digest=digest_of(f"{claims[\'iss\']}\\n{timezone.now()}"),',
+        "                digest=digest_of(f\"{claims['iss']}\\n{claims['jti']}\"),",
+        "                digest=digest_of(f\"{claims['iss']}\\n{timezone.now()}\"),",
         "tests/oauth/test_assertions.py",
     ),
     Fault(
@@ -1368,15 +1368,15 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "an assertion does nothing for whom the provider removed",
         "toolhub/identity/assertions.py",
-        ".exclude(provisioned=False)",
+        ".exclude(\n        provisioned=False\n    )",
         "",
         "tests/oauth/test_assertions.py",
     ),
     Fault(
         "the tokens of a provider end with its permission",
         "toolhub/oauth/credentials.py",
-        "        return {key for key, identity, client in rows if identity is None or (identity, client) in accepted}\n",
-        "        return {key for key, identity, client in rows}\n",
+        " if identity is None or (identity, client) in accepted}\n",
+        "}\n",
         "tests/oauth/test_assertions.py",
     ),
     # --- what comes from outside -------------------------------------------------------------------------------------
