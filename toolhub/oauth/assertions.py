@@ -179,7 +179,7 @@ def _connect(request: Any) -> ConnectedApp:
     found, wanted = request.asserted, request.connection
     # No digest looks like this, so no code and no page is taken for it.
     name = f"assertion {wanted.client_id} {wanted.user_id}"
-    changes = {"identity": found.identity, "scope": " ".join(request.scopes), "destination": found.provider}
+    changes = {"identity": found.identity, "scope": " ".join(sorted(request.scopes)), "destination": found.provider}
     with actor.override(found.actor):
         made, is_new = ConnectedApp.objects.get_or_create(
             question=name,
@@ -197,6 +197,8 @@ def _connect(request: Any) -> ConnectedApp:
             raise _refuse("disconnected", request)
         if is_new:
             return connection
+        # All that was given, so that installations with different scopes do not change it in turns.
+        changes["scope"] = " ".join(sorted({*connection.scope.split(), *request.scopes}))
         if connection.identity != found.identity:
             connection.delete_tokens()
             notify(credentials=(connection.credential_id,), superseded=True)
