@@ -208,6 +208,7 @@ async def test_who_leaves_is_out_with_the_token_and_with_the_next_assertion(site
         return await bob.find_status() == 401
 
     await wait_until_async(is_out, timeout=MAX_WAIT_SECONDS)
+    bob.storage = Storage()
     with pytest.RaisesGroup(OAuthTokenError, flatten_subgroups=True, allow_unwrapped=True):
         async with bob.connect():
             pass
