@@ -13,6 +13,7 @@ class CatalogConfig(AppConfig):
     def ready(self) -> None:
         from audit.actions.model_signals import watch
         from catalog import checks, encryption, models, signals  # noqa: F401 - registers the system checks
+        from catalog.accounts.tokens import Refreshes
         from catalog.calls.execution import RunningCalls
         from catalog.calls.prepared_tools import PreparedTools
         from catalog.functions.context import ProgressListeners
@@ -33,6 +34,7 @@ class CatalogConfig(AppConfig):
         for part in (
             snapshot.SnapshotStore(),
             resolve.SecretStore([discovery.secret_uses]),
+            Refreshes(),
             PreparedTools(),
             RunningCalls(),
             ProgressListeners(),
@@ -67,6 +69,7 @@ class CatalogConfig(AppConfig):
         watch(models.ToolTest, kind="test case", ignore=models.ToolTest.RESULT_FIELDS)
         watch(models.ImportedDocument, ignore=("pending", "pending_source"))
         watch(models.Upstream, kind="upstream", ignore=models.Upstream.HEALTH_FIELDS)
-        watch(models.Secret, secrets=("value",))
+        watch(models.Secret, secrets=("value", "client_secret"), ignore=("registration",))
         watch(models.PersonalSecret, secrets=("value",))
+        watch(models.ConnectedAccount, kind="account", ignore=("tokens", "version", "refreshing_until"))
         signals.changed.connect(resolve.forget, dispatch_uid="catalog.secrets.resolve")

@@ -9,9 +9,11 @@ quarters of a pool: slow functions that one person calls leave threads to the ot
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -130,6 +132,15 @@ class ThreadPools:
                 if pool is None or pool.size != size:
                     pool = self._pools[name] = Pool(name, size)
         return pool
+
+
+def run_in_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine for a page: in a thread with a loop of its own, independent of the page's thread.
+
+    It runs in a copy of the page's context, so its sentences are in the language of the page.
+    """
+    with ThreadPoolExecutor(1, "page") as executor:
+        return executor.submit(contextvars.copy_context().run, asyncio.run, work).result()
 
 
 def tools() -> Pool:

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from django.urls import path
 
-from catalog.views import secrets, tools
+from catalog.accounts import clients
+from catalog.views import accounts, secrets, tools
 
 app_name = "catalog"
 urlpatterns = [
@@ -12,4 +13,8 @@ urlpatterns = [
     path("secrets/<slug:name>/", secrets.enter, name="secret-enter"),
     path("secrets/<slug:name>/destinations/", secrets.decide, name="secret-destinations"),
     path("secrets/<slug:name>/remove/", secrets.remove, name="secret-remove"),
+    path(clients.DOCUMENT_PATH[1:], accounts.document, name="account-document"),
+    path(clients.CALLBACK_PATH[1:], accounts.callback, name="account-callback"),
+    path("accounts/<slug:name>/connect/", accounts.connect, name="account-connect"),
+    path("accounts/<slug:name>/<str:mark>/", accounts.link, name="account-link"),
 ]

@@ -146,6 +146,11 @@ RULES: tuple[Rule, ...] = (
     Rule("secrets/<slug:name>/", OWNER, "POST", at="secrets/{secret}/"),
     Rule("secrets/<slug:name>/destinations/", OWNER, "POST", at="secrets/{secret}/destinations/"),
     Rule("secrets/<slug:name>/remove/", OWNER, "POST", at="secrets/{secret}/remove/"),
+    Rule("accounts/client.json", ANYONE, empty=True),
+    Rule("accounts/callback/", ANYONE, empty=True),
+    Rule("accounts/<slug:name>/connect/", OWNER, "POST", at="accounts/{account}/connect/"),
+    # Only for the person of the mark, and 403 for everybody else.
+    Rule("accounts/<slug:name>/<str:mark>/", SIGNED_IN, at="accounts/{account}/none/", empty=True),
     Rule("tokens/", SIGNED_IN, "GET POST"),
     Rule("tokens/<int:pk>/rename/", OWNER, "POST", at="tokens/{token}/rename/"),
     Rule("tokens/<int:pk>/rotate/", OWNER, "POST", at="tokens/{token}/rotate/"),
@@ -238,6 +243,12 @@ RULES: tuple[Rule, ...] = (
         needs("catalog.change_upstream"),
         "GET POST",
         at="admin/catalog/upstream/{upstream}/tools/",
+    ),
+    Rule(
+        "admin/catalog/secret/<int:pk>/sign-in/",
+        needs("catalog.change_secret"),
+        "GET POST",
+        at="admin/catalog/secret/{account_pk}/sign-in/",
     ),
     Rule(
         "admin/catalog/importeddocument/<int:number>/again/",
@@ -506,6 +517,13 @@ def create_address_values(owner: User) -> dict[str, Any]:
     toolset = factories.make_toolset("Census")
     token = {"static_headers": {"Authorization": {"secret": "census_secret", "prefix": "Bearer "}}}
     Secret.objects.create(name="census_secret", kind=Secret.Kind.PERSONAL)
+    # At an address that is never reached: its pages answer without it.
+    account = Secret.objects.create(name="census_account", kind=Secret.Kind.ACCOUNT, url="https://127.0.0.1:9/mcp")
+    own = {"static_headers": {"Authorization": {"secret": "census_account", "prefix": "Bearer "}}}
+    factories.grant(
+        owner,
+        factories.make_tool("census_own", runner="http_api", settings={"url": "https://example.com/", **own}),
+    )
     tool = factories.make_tool(
         "census_tool", toolset=toolset, runner="http_api", settings={"url": "https://example.com/", **token}
     )
@@ -548,6 +566,7 @@ def create_address_values(owner: User) -> dict[str, Any]:
         "catalog.limit": limit,
         "catalog.tooltest": ToolTest.objects.create(tool=tool, name="census"),
         "catalog.secret": secret,
+        "account": account,
         "catalog.upstream": upstream,
         "catalog.importeddocument": document,
         "catalog.task": Task.objects.create(user=owner, tool="census_tool", credential=issued.credential_id),
@@ -577,6 +596,8 @@ def collect_address_values(models: dict[str, Any]) -> dict[str, Any]:
         "call": models["audit.call"].pk,
         "document": models["catalog.importeddocument"].pk,
         "secret": models["catalog.secret"].name,
+        "account": models["account"].name if "account" in models else "none",
+        "account_pk": models["account"].pk if "account" in models else 1,
         "token": models["access.accesstoken"].pk,
         "app": models["oauth.connectedapp"].pk,
         "passkey": models["mfa.authenticator"].pk,
@@ -596,6 +617,7 @@ def collect_address_values(models: dict[str, Any]) -> dict[str, Any]:
 ABSENT: dict[str, Any] = {
     "call": uuid.UUID(int=7 << 76 | 2 << 62),
     "secret": "no-such-secret",
+    "account": "no-such-account",
     "token": 999_999_999,
     "app": 999_999_999,
     "passkey": 999_999_999,

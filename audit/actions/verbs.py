@@ -41,6 +41,7 @@ VERBS: dict[str, str | Promise] = {
 KINDS: dict[str, Promise] = {
     "OpenAPI document": gettext_lazy("OpenAPI document"),
     "access token": gettext_lazy("access token"),
+    "account": gettext_lazy("account"),
     "call": gettext_lazy("call"),
     "calls": gettext_lazy("calls"),
     "client": gettext_lazy("client"),

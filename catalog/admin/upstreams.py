@@ -11,7 +11,7 @@ from typing import Any, cast
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.auth.models import User
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import PermissionDenied, ValidationError
 from django.db.models import QuerySet, Value
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -27,18 +27,24 @@ from unfold.widgets import UnfoldAdminSelectWidget
 from audit.actions import actor
 from audit.actions.cascade import BoundedDeletion
 from audit.admin_base import ModelAdmin
+from catalog.accounts import problems
+from catalog.accounts.problems import AccountProblem
 from catalog.admin.forms import CatalogueForm
 from catalog.models import Prompt, Resource, Secret, Tool, Upstream, secret_flows
 from catalog.models import validators as check
 from catalog.models.base import CatalogueItem
 from catalog.querysets import count_by_origin
 from catalog.runners.upstream_mcp.failures import UpstreamError
-from catalog.upstreams import discovery
+from catalog.upstreams import accounts, discovery
 from catalog.upstreams.listing import KINDS, Listing
 
 
 def _may_import(request: HttpRequest, kind: str) -> bool:
     return kind in KINDS and bool(request.user.has_perm(f"catalog.add_{kind}"))
+
+
+def _may_add_accounts(request: HttpRequest) -> bool:
+    return request.user.has_perms(("catalog.add_secret", secret_flows.PERMISSION))
 
 
 class _Imported:
@@ -190,11 +196,12 @@ class UpstreamAdmin(BoundedDeletion, ModelAdmin):
             "upstream": upstream,
             "sent": secret_flows.describe(upstream.secret_flows()),
             "personal": Secret.objects.filter(
-                kind=Secret.Kind.PERSONAL, name__in={flow.secret for flow in upstream.secret_flows()}
+                kind__in=Secret.OWN_KINDS, name__in={flow.secret for flow in upstream.secret_flows()}
             ),
             "found": found,
             "imported": [_Imported(row) for row in discovery.imported_items(upstream)],
             "importable": [kind for kind in KINDS if _may_import(request, kind)],
+            "may_add_accounts": _may_add_accounts(request) and accounts.may_be_added(upstream),
         }
         return TemplateResponse(request, "admin/catalog/upstream_tools.html", context)
 
@@ -202,9 +209,28 @@ class UpstreamAdmin(BoundedDeletion, ModelAdmin):
         for problem in found.problems.values():
             messages.warning(request, problem.localized_message)
 
+    def _add_accounts(self, request: HttpRequest, upstream: Upstream) -> None:
+        if not _may_add_accounts(request) or not accounts.may_be_added(upstream):
+            raise PermissionDenied
+        try:
+            secret = accounts.add(upstream)
+        except AccountProblem as problem:
+            messages.error(request, problems.describe(problem).html)
+            return
+        except ValidationError as error:
+            messages.error(request, " ".join(error.messages))
+            return
+        text = gettext(
+            "From now on, each person calls %(upstream)s with their own account “%(name)s”. Connect yours on the page "
+            "Accounts, and then test the connection here."
+        )
+        messages.success(request, text % {"upstream": upstream.name, "name": secret.name})
+
     def _run_action(self, request: HttpRequest, upstream: Upstream, action: str) -> list[discovery.Candidate] | None:
         user_id = request.user.pk
         match action:
+            case "accounts":
+                self._add_accounts(request, upstream)
             case "test":
                 found = discovery.discover(upstream, user_id, "tested")
                 messages.success(

@@ -17,7 +17,7 @@ from audit import outcomes
 from audit.redaction import redactor as redaction
 from audit.redaction.rules import MAX_HIDDEN_VALUES, are_too_many
 from audit.types import Caller, Reason
-from catalog.calls import call_log, masking
+from catalog.calls import accounts, call_log, masking
 from catalog.calls.call_log import BegunCall, Ending, Intent
 from catalog.calls.completion import complete
 from catalog.calls.execution import Deadline, Outcome, RunningCalls, cancellation, perform, raise_error, tool_error
@@ -119,7 +119,7 @@ async def call_tool(
     call = await call_log.begin(what, call_id)
     if begun is not None:
         await _announce(call, begun)
-    return await _run(call, prepared, arguments, channel, hidden, NO_SECRETS)
+    return await _run(call, prepared, arguments, channel, hidden)
 
 
 def asks_before_task(definition: ToolDefinition) -> bool:
@@ -168,12 +168,14 @@ async def _call_with_secrets(
 ) -> ToolResult:
     """Call a tool that uses secrets: load them before the call begins, and mask them wherever they would appear."""
     missing = None
-    found = NO_SECRETS
+    found: Mapping[str, str] | resolve.AccountNeeded = NO_SECRETS
     try:
         found = await resolve.resolve(prepared.secrets_sent, what.caller)
+    except resolve.AccountNeeded as error:
+        found = error
     except resolve.MissingSecret as error:
         missing = tool_error(error, error.audit_message)
-    known = list(found.values())
+    known = [] if isinstance(found, resolve.AccountNeeded) else list(found.values())
     hidden: list[str] = []
     what.arguments = prepared.arguments_text(arguments, hidden, known)
     if hidden and are_too_many(hidden):
@@ -184,7 +186,12 @@ async def _call_with_secrets(
         await _announce(call, begun)
     if missing is not None:
         return await _end(call, prepared, missing, hidden)
-    return await _run(call, prepared, arguments, masking.MaskedChannel(channel, found), hidden, found)
+
+    async def attempt(secrets: Mapping[str, str]) -> Outcome:
+        return await _perform(call, prepared, arguments, masking.MaskedChannel(channel, secrets), secrets)
+
+    outcome, used = await accounts.run(call, channel, prepared.secrets_sent, found, attempt)
+    return await _end(call, prepared, outcome, list(dict.fromkeys([*hidden, *used])))
 
 
 async def _run(
@@ -193,16 +200,26 @@ async def _run(
     arguments: dict[str, Any],
     channel: Channel,
     hidden: list[str],
-    found: Mapping[str, str],
 ) -> ToolResult:
     """Run the tool between the two log entries, then write the second one."""
+    return await _end(call, prepared, await _perform(call, prepared, arguments, channel, NO_SECRETS), hidden)
+
+
+async def _perform(
+    call: BegunCall,
+    prepared: PreparedTool,
+    arguments: dict[str, Any],
+    channel: Channel,
+    found: Mapping[str, str],
+) -> Outcome:
+    """Run the tool once, with these secrets."""
     clock = Deadline(prepared.tool.timeout)
     context = Context(call.intent.caller, channel, prepared.tool.name, call.id, clock, found)
     outcome = await perform(call, clock, context, prepared.execute(arguments, context))
     del clock, context  # the task of the clock may end with an error, whose traceback has this frame
     if found:
         masking.mask_outcome(outcome, found)
-    return await _end(call, prepared, outcome, hidden)
+    return outcome
 
 
 async def _end(call: BegunCall, prepared: PreparedTool, outcome: Outcome, hidden: list[str]) -> ToolResult:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from audit.redaction import redactor
 from audit.types import Caller
-from catalog.calls import call_log, masking
+from catalog.calls import accounts, call_log, masking
 from catalog.calls.call_log import BegunCall, Intent
 from catalog.calls.execution import MAX_FUNCTION_SECONDS, Deadline, Outcome, answer, perform, tool_error
 from catalog.errors import ToolError
@@ -39,9 +39,13 @@ class Reach:
     secrets: Mapping[str, str] = field(default_factory=dict)
     missing: Outcome | None = None
     """The end of the call when a secret is missing."""
+    needed: resolve.AccountNeeded | None = None
+    """The account that the caller has to connect first."""
 
-    def channel(self, channel: Channel) -> Channel:
-        return masking.MaskedChannel(channel, self.secrets) if self.secrets else channel
+    @property
+    def sent(self) -> resolve.Sent:
+        """Where the connection sends each of its secrets."""
+        return by_secret(self.connection.flows()) if self.connection is not None else {}
 
 
 LOCAL: Final = Reach()
@@ -61,6 +65,8 @@ async def reach(item: ResourceDefinition | PromptDefinition, caller: Caller) -> 
         secrets = (
             await resolve.resolve(by_secret(connection.flows()), caller) if connection.secret_names else NO_SECRETS
         )
+    except resolve.AccountNeeded as error:
+        return Reach(connection, needed=error)
     except resolve.MissingSecret as error:
         return Reach(connection, missing=tool_error(error, error.audit_message))
     return Reach(connection, secrets)
@@ -74,14 +80,20 @@ async def run(
     Raises what ends the call otherwise, see `catalog.calls.execution.answer`.
     """
     call = await call_log.begin(what, None)
-    outcome, secrets = reached.missing, reached.secrets
-    if outcome is None:
+
+    async def attempt(secrets: Mapping[str, str]) -> Outcome:
         clock = Deadline(MAX_FUNCTION_SECONDS)
-        context = Context(what.caller, reached.channel(channel), what.name, call.id, clock, secrets)
+        masked = masking.MaskedChannel(channel, secrets) if secrets else channel
+        context = Context(what.caller, masked, what.name, call.id, clock, secrets)
         outcome = await perform(call, clock, context, _masked(make(context), secrets))
         if secrets:
             masking.mask_outcome(outcome, secrets)
-    return call, await answer(call, outcome, member, list(secrets.values()))
+        return outcome
+
+    if reached.missing is not None:
+        return call, await answer(call, reached.missing, member)
+    outcome, used = await accounts.run(call, channel, reached.sent, reached.needed or reached.secrets, attempt)
+    return call, await answer(call, outcome, member, used)
 
 
 async def _masked(work: Awaitable[Produced], secrets: Mapping[str, str]) -> Produced:
@@ -114,7 +126,7 @@ async def complete(
     from catalog.runners.upstream_mcp import items
 
     found = await reach(item, caller)
-    if found.connection is None or found.missing is not None:
+    if found.connection is None or found.missing is not None or found.needed is not None:
         return []
     ref = {"name": item.source} if isinstance(item, PromptDefinition) else {"uri": item.source}
     known = {str(name): value for name, value in earlier.items() if isinstance(value, str)}

@@ -76,7 +76,11 @@ register(
         "secrets",
         Secret,
         "secret",
-        excluded={"value": "Values never leave the database.", "changed_at": "When this database got its value."},
+        excluded={
+            **dict.fromkeys(("value", "client_secret"), "Values never leave the database."),
+            "registration": "Each server registers itself.",
+            "changed_at": "When this database got its value.",
+        },
     )
 )
 register(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.utils.translation import gettext_lazy as _
 
+from catalog.models.accounts import ConnectedAccount
 from catalog.models.imports import ImportedDocument
 from catalog.models.items import Prompt, Resource
 from catalog.models.rules import CatalogueRevision, Grant, Limit
@@ -15,6 +16,7 @@ from catalog.models.upstreams import Upstream
 
 __all__ = [
     "CatalogueRevision",
+    "ConnectedAccount",
     "Grant",
     "ImportedDocument",
     "Limit",

@@ -9,16 +9,22 @@ from typing import Any
 from django.conf import settings
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import models
+from django.utils.text import capfirst
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import gettext_noop
 
 from catalog import encryption, host_patterns
 from catalog.models.fields import JSONTextField, check_kinds
 from catalog.querysets import CatalogueQuerySet
+from catalog.runners import destinations
 from catalog.runners.destinations import Destination
 from catalog.runners.settings_errors import SettingsProblem
+from toolhub import egress
 
 NAME = re.compile(r"[a-z0-9_]{1,64}")
+SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+"""One scope (RFC 6749, section 3.3)."""
+ACCOUNT_ADDRESSES = ("url", "issuer", "authorization_endpoint", "token_endpoint", "revocation_endpoint")
 
 
 def check_secret_name(value: str) -> None:
@@ -44,10 +50,19 @@ NEEDS_VALUE = _(
 )
 
 
+NEEDS_CLIENT_SECRET = _(
+    "The stored client secret was entered for the addresses before. To change them, enter the client secret again."
+)
+
+
 class Secret(models.Model):
     class Kind(models.TextChoices):
         SHARED = "shared", _("shared: one value for all users, entered here")
         PERSONAL = "personal", _("personal: each user enters their own")
+        ACCOUNT = "account", _("account: each user connects their own account with OAuth")
+
+    OWN_KINDS = (Kind.PERSONAL.value, Kind.ACCOUNT.value)
+    """The kinds of which every user has their own: it is used for nobody else, and sent only where they allow it."""
 
     name = models.CharField(
         _("name"),
@@ -74,6 +89,58 @@ class Secret(models.Model):
     )
     value = models.TextField(_("value"), blank=True, default="", editable=False)
     """Encrypted; "" where none was entered."""
+    url = models.CharField(
+        _("URL of the service"),
+        max_length=2000,
+        blank=True,
+        help_text=_(
+            "For an account: the address that needs it, such as https://mcp.example.com/mcp. Where to sign in is found "
+            "from there."
+        ),
+    )
+    issuer = models.CharField(
+        _("issuer"),
+        max_length=500,
+        blank=True,
+        help_text=_(
+            "The authorization server, such as https://login.example.com. Needed if the service does not name it, or "
+            "if it is in a private network."
+        ),
+    )
+    authorization_endpoint = models.CharField(
+        _("authorization endpoint"),
+        max_length=2000,
+        blank=True,
+        help_text=_("Only for a service without metadata: the page where people sign in."),
+    )
+    token_endpoint = models.CharField(
+        _("token endpoint"),
+        max_length=2000,
+        blank=True,
+        help_text=_("Only for a service without metadata: where its tokens come from."),
+    )
+    revocation_endpoint = models.CharField(
+        _("revocation endpoint"),
+        max_length=2000,
+        blank=True,
+        help_text=_("Only for a service without metadata: where tokens are revoked, if it can do that."),
+    )
+    scopes = models.CharField(
+        _("scopes"),
+        max_length=2000,
+        blank=True,
+        help_text=_("Separated by spaces. Empty: what the service asks for."),
+    )
+    client_id = models.CharField(
+        _("client ID"),
+        max_length=2000,
+        blank=True,
+        help_text=_("Only if the service does not let clients register themselves."),
+    )
+    client_secret = models.TextField(_("client secret"), blank=True, default="", editable=False)
+    """Encrypted; "" where none was entered."""
+    registration = models.TextField(_("registration"), blank=True, default="", editable=False)
+    """The client that this server registered itself, as encrypted JSON: {"issuer": ..., "client": {...}}."""
     changed_at = models.DateTimeField(_("changed at"), auto_now=True)
 
     objects = CatalogueQuerySet.as_manager()
@@ -91,25 +158,88 @@ class Secret(models.Model):
         """Save the row. Raises PermissionDenied when a stored value would become usable at further hosts."""
         if self._opens_stored_value():
             raise PermissionDenied(NEEDS_VALUE)
+        if self._moves_client_secret():
+            raise PermissionDenied(NEEDS_CLIENT_SECRET)
         super().save(*args, **options)
 
     @property
     def owner(self) -> str:
         return f"shared {self.name}"
 
+    @property
+    def client_owner(self) -> str:
+        return f"client of {self.name}"
+
+    @property
+    def is_own(self) -> bool:
+        """Whether every user has their own."""
+        return self.kind in self.OWN_KINDS
+
+    @property
+    def account_addresses(self) -> tuple[str, ...]:
+        """The addresses that decide where people sign in, and where their tokens come from."""
+        return tuple(getattr(self, name) for name in ACCOUNT_ADDRESSES)
+
     def enter(self, value: str) -> None:
         """Encrypt `value` as this secret's value; the caller saves it."""
         self.value = encryption.encrypt(value, self.owner) if value else ""
+
+    def enter_client_secret(self, value: str) -> None:
+        """Encrypt the secret of the client that is registered by hand; the caller saves it."""
+        self.client_secret = encryption.encrypt(value, self.client_owner) if value else ""
 
     def clean(self) -> None:
         super().clean()
         check_kinds(self)
         if self.kind == self.Kind.PERSONAL and self.value:
             raise ValidationError({"kind": _("A personal secret has no value here. Each user enters their own.")})
+        self._check_account()
         with suppress(ValueError):  # the validator of the field says what is wrong
             self.hosts = host_patterns.normalise(self.hosts)
         if self._opens_stored_value():
             raise ValidationError({"hosts": NEEDS_VALUE})
+        if self._moves_client_secret():
+            raise ValidationError(NEEDS_CLIENT_SECRET, code="client_secret")
+
+    def _check_account(self) -> None:
+        """Raise ValidationError for addresses that no account can be connected with, or that belong to no account."""
+        if self.kind != self.Kind.ACCOUNT:
+            named = [name for name in (*ACCOUNT_ADDRESSES, "scopes", "client_id") if getattr(self, name)]
+            if named or self.client_secret:
+                only = _("Only an account has this. Empty the field, or choose the kind account.")
+                raise ValidationError(dict.fromkeys(named, only) or {"kind": only})
+            return
+        if self.value:
+            raise ValidationError({"kind": _("An account has no value here. Each user connects their own.")})
+        problems: dict[str, Any] = {}
+        for name in ACCOUNT_ADDRESSES:
+            if address := getattr(self, name):
+                try:
+                    destinations.check_https(address)
+                except (SettingsProblem, egress.DeniedAddress) as error:
+                    problems[name] = _("%(text)s.") % {"text": capfirst(error.localized_message)}
+        if not all(SCOPE.fullmatch(word) for word in self.scopes.split()):
+            problems["scopes"] = _("Enter scopes separated by spaces, without quotes and backslashes.")
+        if bool(self.authorization_endpoint) != bool(self.token_endpoint):
+            missing = "token_endpoint" if self.authorization_endpoint else "authorization_endpoint"
+            problems[missing] = _("Enter both the authorization endpoint and the token endpoint, or neither.")
+        elif self.token_endpoint and not self.client_id:
+            problems["client_id"] = _("A service without metadata needs the ID of a client that is registered there.")
+        elif self.revocation_endpoint and not self.token_endpoint:
+            problems["revocation_endpoint"] = _("Enter it only together with the other endpoints.")
+        elif not (self.url or self.issuer or self.token_endpoint):
+            problems["url"] = _("Enter the URL of the service, its issuer, or its endpoints.")
+        if problems:
+            raise ValidationError(problems)
+
+    def _moves_client_secret(self) -> bool:
+        """Return whether the stored client secret stays and would be sent to other addresses than before."""
+        if not self.client_secret or self.pk is None:
+            return False
+        stored = type(self)._base_manager.filter(pk=self.pk).first()
+        if stored is None or stored.client_secret != self.client_secret:
+            return False  # a new one: whoever entered it decides
+        return stored.account_addresses != self.account_addresses
 
     def allows(self, destination: Destination) -> bool:
         """Return whether the hosts that this secret is bound to include the destination."""
@@ -129,13 +259,14 @@ class Secret(models.Model):
 
 
 class PersonalSecret(models.Model):
-    """The value that one user entered for a personal secret."""
+    """What one user has of a secret of their own: the value that they entered, or the account that they connected."""
 
     secret = models.ForeignKey(Secret, models.CASCADE, verbose_name=_("secret"), related_name="entered")
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.CASCADE, verbose_name=_("user"), related_name="catalog_secrets"
     )
-    value = models.TextField(_("value"), editable=False)
+    value = models.TextField(_("value"), editable=False, blank=True)
+    """Encrypted; "" for an account, whose tokens are in its `ConnectedAccount`."""
     destinations = JSONTextField(_("destinations"), default=dict, blank=True, editable=False)
     """Where the user allowed it to be sent: {key of a `Destination`: its label at that time}."""
     changed_at = models.DateTimeField(_("changed at"), auto_now=True)

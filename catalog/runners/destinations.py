@@ -13,14 +13,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.utils.functional import Promise
-from django.utils.translation import gettext
+from django.utils.translation import gettext, gettext_noop
 from pydantic import BaseModel
 
 from catalog.runners import secret_refs
+from catalog.runners.settings_errors import SettingsProblem
 from toolhub import egress
 from toolhub.invisible import show
 
 MAX_LABEL_CHARACTERS = 120
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+"""Hosts that may be without TLS (RFC 8252, section 8.3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,16 @@ def origin(url: str) -> Destination:
     """Return the destination of requests to this URL. Raises egress.DeniedAddress for an unusable one."""
     text = egress.origin_of(url)
     return Destination(text, text, is_origin=True)
+
+
+def check_https(url: str) -> None:
+    """Check the address of a service where people sign in: https, or http on this machine itself (for tests).
+
+    Raises egress.DeniedAddress for an unusable one, SettingsProblem for one without TLS.
+    """
+    parsed = egress.parse_url(url)
+    if parsed.fragment or (parsed.scheme != "https" and parsed.host not in LOOPBACK):
+        raise SettingsProblem(gettext_noop("use an https address, without a fragment"))
 
 
 def to_program(program: str, words: Iterable[str], conditions: Any) -> Destination:

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,7 @@ from django.utils.translation import gettext_lazy as _
 from audit.redaction.rules import MIN_VALUE_CHARACTERS, redaction
 from audit.types import Caller
 from catalog import encryption, host_patterns, threads
+from catalog.accounts import links, tokens
 from catalog.errors import CallNotLogged
 from catalog.models import PersonalSecret, Secret, Tool
 from catalog.policy import snapshot
@@ -51,6 +52,24 @@ class MissingSecret(Exception):
         super().__init__(sentence)
         self.name = name
         self.audit_message = audit_message or sentence
+
+
+class AccountNeeded(MissingSecret):
+    """An error for an account that the caller has to connect at `link`; `request` asks for it without the link."""
+
+    def __init__(self, name: str, link: str) -> None:
+        values = {"name": name, "link": link}
+        super().__init__(
+            name,
+            gettext(
+                "This tool needs your own account %(name)s, which is not connected. Open %(link)s to connect it, and "
+                "then call the tool again."
+            )
+            % values,
+            gettext("The account %(name)s is not connected.") % values,
+        )
+        self.link = link
+        self.request = gettext("Connect your account %(name)s, which this tool uses.") % values
 
 
 class SecretNotAllowed(MissingSecret):
@@ -158,7 +177,25 @@ async def resolve(sent: Sent, caller: Caller) -> Mapping[str, str]:
         _refuse_personal(read, sent, caller.credential.username)
     elif not caller.credential.made_by_owner:
         _refuse_token_of_others(read, sent)
-    return _values(read, sent, user_id)
+    connected = [name for name in sent if (read.kinds or {}).get(name) == Secret.Kind.ACCOUNT]
+    if not connected:
+        return _values(read, sent, user_id)
+    found = {name: await _read_account(name, user_id) for name in connected}
+    return {**_values(read, sent, user_id, skip=connected), **found}
+
+
+async def replace_rejected(found: Mapping[str, str], sent: Sent, caller: Caller) -> Mapping[str, str] | None:
+    """Return the values again after the service refused them (401): with new tokens of the caller's accounts.
+
+    None when there are none, so that the refusal stands. Raises AccountNeeded where only the owner can connect anew.
+    """
+    user_id = caller.credential.user_id
+    kinds = parts.get(SecretStore).current(asyncio.get_running_loop()).kinds or {}
+    fresh = dict(found)
+    for name in sent:
+        if kinds.get(name) == Secret.Kind.ACCOUNT and name in found:
+            fresh[name] = await _read_account(name, user_id, rejected=found[name])
+    return fresh if fresh != dict(found) else None
 
 
 def resolve_now(sent: Sent, user_id: int | None = None) -> Mapping[str, str]:
@@ -166,9 +203,11 @@ def resolve_now(sent: Sent, user_id: int | None = None) -> Mapping[str, str]:
 
     Raises MissingSecret, SecretNotAllowed.
     """
-    read = _ReadSecrets(0, 0, None)
-    _load(read, -1 if user_id is None else user_id)
-    return _values(read, sent, -1 if user_id is None else user_id)
+    read, number = _ReadSecrets(0, 0, None), -1 if user_id is None else user_id
+    _load(read, number)
+    connected = [name for name in sent if (read.kinds or {}).get(name) == Secret.Kind.ACCOUNT]
+    found = {name: threads.run_in_loop(_read_account(name, number)) for name in connected}
+    return {**_values(read, sent, number, skip=connected), **found}
 
 
 def sent_by(item: Item) -> Mapping[str, tuple[Destination, ...]]:
@@ -215,7 +254,7 @@ def _load(read: _ReadSecrets, user_id: int) -> None:
         read.shared = {name: value for name, kind, value, _hosts in rows if kind == Secret.Kind.SHARED and value}
         read.hosts = {name: hosts for name, _kind, _value, hosts in rows if hosts != []}
         read.kinds = {name: kind for name, kind, _value, _hosts in rows}
-    mine = PersonalSecret.objects.filter(user_id=user_id, secret__kind=Secret.Kind.PERSONAL)
+    mine = PersonalSecret.objects.filter(user_id=user_id, secret__kind__in=Secret.OWN_KINDS)
     read.personal[user_id] = {
         name: _Entered(value, frozenset(destinations or ()))
         for name, value, destinations in mine.values_list("secret__name", "value", "destinations")
@@ -224,10 +263,40 @@ def _load(read: _ReadSecrets, user_id: int) -> None:
         read.personal.popitem(last=False)
 
 
-def _values(read: _ReadSecrets, sent: Sent, user_id: int) -> Mapping[str, str]:
+async def _read_account(name: str, user_id: int, rejected: str = "") -> str:
+    """Return the access token of a user's account; another one than `rejected`, if a service refused that one.
+
+    Raises AccountNeeded, MissingSecret for tokens that cannot be refreshed now, CallNotLogged.
+    """
+    try:
+        if rejected:
+            value = await tokens.replace_rejected(user_id, name, rejected)
+        else:
+            value = await tokens.access_token(user_id, name)
+    except tokens.NotConnected:
+        raise AccountNeeded(name, links.make(user_id, name)) from None
+    except tokens.CannotRefresh:
+        sentence = gettext(
+            "The tokens of your account %(name)s cannot be refreshed now. Try again in a minute. If that does not "
+            "help, connect the account again at %(address)s."
+        )
+        raise MissingSecret(name, sentence % {"name": name, "address": f"{settings.PUBLIC_URL}/secrets/"}) from None
+    except (DatabaseError, InterfaceError):
+        log.warning("the account %s cannot be read", name, exc_info=True)
+        raise CallNotLogged("the catalogue cannot be read now") from None
+    redaction().add_log_values([value])
+    return value
+
+
+def _values(read: _ReadSecrets, sent: Sent, user_id: int, skip: Collection[str] = ()) -> Mapping[str, str]:
+    """Return the values, without those in `skip`, whose destinations are only checked."""
     found = {}
     for name, destinations in sent.items():
         kind = (read.kinds or {}).get(name)
+        if name in skip:
+            for destination in destinations:
+                _check_destination(read, name, kind, user_id, destination)
+            continue
         key = (user_id if kind == Secret.Kind.PERSONAL else 0, name)
         value = read.plain.get(key)
         if value is None:
@@ -248,7 +317,7 @@ def _check_destination(read: _ReadSecrets, name: str, kind: str | None, user_id:
         details = gettext("The secret %(name)s is bound to hosts, and %(destination)s is not among them.")
         values = {"name": name, "destination": destination.label, "contact": contact.describe()}
         raise SecretNotAllowed(name, sentence % values, details % values)
-    if kind != Secret.Kind.PERSONAL:
+    if kind not in Secret.OWN_KINDS:
         return
     entered = read.personal.get(user_id, {}).get(name)
     if entered is None or destination.key not in entered.allowed:
@@ -262,7 +331,7 @@ def _check_destination(read: _ReadSecrets, name: str, kind: str | None, user_id:
 
 def _refuse_token_of_others(read: _ReadSecrets, sent: Sent) -> None:
     for name in sent:
-        if (read.kinds or {}).get(name) == Secret.Kind.PERSONAL:
+        if (read.kinds or {}).get(name) in Secret.OWN_KINDS:
             sentence = gettext(
                 "This tool needs your own secret %(name)s, and somebody else created this access token. Create one "
                 "yourself at %(address)s, and use it in this client."
@@ -278,7 +347,7 @@ def _is_try_as_another(caller: Caller) -> bool:
 
 def _refuse_personal(read: _ReadSecrets, sent: Sent, username: str) -> None:
     for name in sent:
-        if (read.kinds or {}).get(name) == Secret.Kind.PERSONAL:
+        if (read.kinds or {}).get(name) in Secret.OWN_KINDS:
             sentence = gettext(
                 "This tool needs the personal secret %(name)s. A try as another user never uses the secrets of that "
                 "user. Try the tool as yourself, or ask %(user)s to call it."

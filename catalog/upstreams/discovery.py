@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import re
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
@@ -27,6 +25,7 @@ from catalog.runners.destinations import by_secret
 from catalog.runners.upstream_mcp.connection import Connection
 from catalog.runners.upstream_mcp.failures import UpstreamError
 from catalog.secrets import resolve
+from catalog.threads import run_in_loop
 from catalog.upstreams.listing import KINDS, Definition, Kind, Listing, list_items, page_address
 from toolhub.invisible import show
 
@@ -37,7 +36,6 @@ MAX_SHOWN_NEW = 200
 """Maximum number of names that are kept of what is not imported."""
 SETTINGS_ERRORS = (ValueError, resolve.MissingSecret)
 """Errors before a connection attempt, as a sentence in the active language."""
-T = TypeVar("T")
 ConnectionWithSecrets = tuple[Connection, Mapping[str, str]]
 
 
@@ -95,12 +93,6 @@ class Comparison:
     problem: str = ""
 
 
-def run_in_thread(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine for a page: in a thread with its own loop, independent of the page's thread."""
-    with ThreadPoolExecutor(1, "upstream") as executor:
-        return executor.submit(asyncio.run, work).result()
-
-
 def resolve_connection(upstream: Upstream, user_id: int | None) -> ConnectionWithSecrets:
     """Return the connection, with this user's secrets where personal ones are needed. Raises UpstreamError."""
 
@@ -130,7 +122,7 @@ def _explain(error: ValueError | resolve.MissingSecret) -> str:
 def discover(upstream: Upstream, user_id: int | None, verb: str) -> Listing:
     """Connect and list its items, log the admin activity, and store the health. Raises UpstreamError."""
     try:
-        found = run_in_thread(list_items(*resolve_connection(upstream, user_id)))
+        found = run_in_loop(list_items(*resolve_connection(upstream, user_id)))
     except UpstreamError as error:
         store_health(upstream, problem=error.audit_message)
         log.record(verb, "upstream", _name(upstream), None, {"problem": error.audit_message})
@@ -261,7 +253,7 @@ def _compare(upstream: Upstream, kind: Kind, definitions: Iterable[Definition], 
 def refresh(upstream: Upstream, user_id: int | None = None) -> Comparison:
     """List and compare now. A server that cannot be reached changes nothing but its health."""
     try:
-        found = run_in_thread(list_items(*resolve_connection(upstream, user_id)))
+        found = run_in_loop(list_items(*resolve_connection(upstream, user_id)))
     except UpstreamError as error:
         store_health(upstream, problem=error.audit_message)
         return Comparison(problem=error.audit_message)

@@ -1,6 +1,7 @@
-"""`/secrets/`: the personal secrets that the user's tools need, and where each of them may be sent.
+"""`/secrets/`: the accounts and personal secrets that the user's tools need, and where each of them may be sent.
 
-A value is entered, replaced and removed, and never shown again. It is sent only to destinations that its owner allowed.
+A value is entered, replaced and removed, and never shown again; an account is connected (`catalog.views.accounts`) and
+disconnected. Both are sent only to destinations that their owner allowed.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
 from django.views.decorators.http import require_POST, require_safe
 
+from catalog.accounts import flow, tokens
+from catalog.accounts.requests import host_of
 from catalog.encryption import KeysError
-from catalog.models import PersonalSecret, Secret, Upstream
+from catalog.models import ConnectedAccount, PersonalSecret, Secret, Upstream
 from catalog.policy.definitions import Item, ToolDefinition
 from catalog.policy.rules import Visible
 from catalog.runners.destinations import Destination, by_secret
@@ -65,9 +68,31 @@ class Card:
         return any(receiver.users for receiver in self.receivers.values())
 
     @property
+    def account(self) -> ConnectedAccount | None:
+        """The connected account; None for a secret of another kind, and for one that has to be connected again."""
+        found: ConnectedAccount | None = getattr(self.mine, "account", None)
+        usable = found is not None and found.tokens and found.addresses == tokens.digest_addresses(self.secret)
+        return found if usable else None
+
+    @property
+    def is_account(self) -> bool:
+        return self.secret.kind == Secret.Kind.ACCOUNT
+
+    @property
+    def server(self) -> str:
+        """The host of the authorization server of the account, for people."""
+        found: ConnectedAccount | None = getattr(self.mine, "account", None)
+        return host_of(found.issuer) if found is not None else ""
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the user entered the value, or connected the account."""
+        return self.account is not None if self.is_account else self.mine is not None
+
+    @property
     def waits(self) -> bool:
         """Whether there is something for the user to do."""
-        return self.mine is None or any(receiver.waits for receiver in self.receivers.values())
+        return not self.is_there or any(receiver.waits for receiver in self.receivers.values())
 
     def current(self) -> list[Receiver]:
         """Return the destinations that the user can allow now."""
@@ -109,7 +134,7 @@ def _uses(user: User) -> Iterator[tuple[str, Destination, str]]:
                 yield name, destination, _("upstream server %s") % upstream.name
 
 
-def _cards(user: User) -> dict[str, Card]:
+def find_cards(user: User) -> dict[str, Card]:
     """Return the secrets that the user's tools need, and those entered for tools that the user had before."""
     wanted: dict[str, dict[str, Receiver]] = {}
     seen: dict[str, Destination] = {}
@@ -117,9 +142,10 @@ def _cards(user: User) -> dict[str, Card]:
         seen[destination.key] = destination
         receiver = wanted.setdefault(name, {}).setdefault(destination.key, Receiver(destination.key, destination.label))
         receiver.users.append(show(what))
-    mine = {row.secret_id: row for row in PersonalSecret.objects.filter(user=user)}
+    rows = PersonalSecret.objects.filter(user=user).select_related("account", "secret")
+    mine = {row.secret_id: row for row in rows}
     found = {}
-    for secret in Secret.objects.filter(kind=Secret.Kind.PERSONAL):
+    for secret in Secret.objects.filter(kind__in=Secret.OWN_KINDS):
         if secret.name not in wanted and secret.pk not in mine:
             continue
         card = found[secret.name] = Card(secret, wanted.get(secret.name, {}), mine.get(secret.pk))
@@ -135,7 +161,7 @@ def _cards(user: User) -> dict[str, Card]:
 @require_safe
 def listing(request: HttpRequest) -> HttpResponse:
     user = cast(User, request.user)
-    cards = sorted(_cards(user).values(), key=lambda card: (not card.waits, card.mine is not None, card.secret.name))
+    cards = sorted(find_cards(user).values(), key=lambda card: (not card.waits, card.is_there, card.secret.name))
     return render(request, "catalog/secrets.html", {"section": "secrets", "cards": cards})
 
 
@@ -147,8 +173,8 @@ def listing(request: HttpRequest) -> HttpResponse:
 def enter(request: HttpRequest, name: str) -> HttpResponse:
     """Store the value and allow the destinations that the page of the form showed, as far as they still exist."""
     user = cast(User, request.user)
-    card = _cards(user).get(name)
-    if card is None or not card.is_used:
+    card = find_cards(user).get(name)
+    if card is None or not card.is_used or card.secret.kind != Secret.Kind.PERSONAL:
         raise Http404
     form = ValueForm(request.POST)
     if not form.is_valid():
@@ -185,7 +211,7 @@ def decide(request: HttpRequest, name: str) -> HttpResponse:
             raise Http404
         allowed = dict(row.destinations)
         if "allow" in request.POST:
-            card, key = _cards(user).get(name), request.POST["allow"]
+            card, key = find_cards(user).get(name), request.POST["allow"]
             label = next((one.label for one in card.current() if one.key == key), None) if card is not None else None
             text = _("“%(name)s” may now be sent to %(destination)s.")
             allowed[key] = label
@@ -205,10 +231,19 @@ def decide(request: HttpRequest, name: str) -> HttpResponse:
 @never_cache
 @require_POST
 def remove(request: HttpRequest, name: str) -> HttpResponse:
-    with transaction.atomic():
-        row = PersonalSecret.objects.filter(user=cast(User, request.user), secret__name=name).first()
-        if row is None:
-            raise Http404
+    row = (
+        PersonalSecret.objects.filter(user=cast(User, request.user), secret__name=name).select_related("secret").first()
+    )
+    if row is None:
+        raise Http404
+    if row.secret.kind != Secret.Kind.ACCOUNT:
         row.delete()
-    messages.success(request, _("“%s” was removed.") % name)
+        messages.success(request, _("“%s” was removed.") % name)
+    elif flow.disconnect(row):
+        messages.success(request, _("“%s” is disconnected, and the service revoked its tokens.") % name)
+    else:
+        text = _(
+            "“%s” is disconnected. The service did not confirm that its tokens are revoked: remove the access there."
+        )
+        messages.warning(request, text % name)
     return redirect("catalog:secrets")

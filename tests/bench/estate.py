@@ -437,6 +437,9 @@ def _make_other_rows(tools: list[Any], people: list[Any], all_tools: int, all_us
             for number in numbers[::50]
         ),
     )
+    if not Secret.objects.filter(kind="account").exists():
+        account = Secret(name="account_00000", kind="account", url="https://mcp.example.com/mcp", description="Notes.")
+        _save(Secret, (account,))
     if secrets:
         _save(PersonalSecret, (PersonalSecret(user=user, secret=secrets[0]) for user in people))
     there = set(Upstream.objects.values_list("name", flat=True))

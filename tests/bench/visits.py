@@ -183,6 +183,7 @@ def find_heaviest(owner: Any, call: Any) -> dict[str, Any]:
         "catalog.limit": Limit.objects.first(),
         "catalog.tooltest": ToolTest.objects.first(),
         "catalog.secret": Secret.objects.filter(kind="personal").first(),
+        "account": Secret.objects.filter(kind="account").first(),
         "catalog.upstream": Upstream.objects.get(name="upstream0"),
         "catalog.importeddocument": ImportedDocument.objects.first(),
         "catalog.task": Task.objects.first(),

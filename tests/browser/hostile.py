@@ -120,7 +120,10 @@ SPECIAL: dict[str, Any] = {
     "audit.Rollup.span": KEEP,
     "audit.Rollup.what": KEEP,
     "catalog.Secret.value": KEEP,
+    "catalog.Secret.client_secret": KEEP,
+    "catalog.Secret.registration": KEEP,
     "catalog.PersonalSecret": KEEP,
+    "catalog.ConnectedAccount": KEEP,
     # What the server itself parses.
     # Stands in addresses, where a slash would make it another one.
     "catalog.Tool.name": lambda number: f"{PIECES[1]}{PIECES[5]}{PIECES[8]}{number}",

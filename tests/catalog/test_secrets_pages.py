@@ -144,7 +144,7 @@ def test_a_user_enters_replaces_and_removes_their_own(alice: Any, bob: Any) -> N
     client.force_login(alice)
     empty = client.get("/secrets/").content.decode()
     assert "missing" in empty and "Ask the API" in empty and "https://example.com/tokens" in empty
-    assert 'aria-current="page">Secrets' in empty
+    assert 'aria-current="page">Accounts' in empty
     for value in ("the first of alice", f"{CANARY}2"):
         page = client.post("/secrets/my_token/", {"value": f" {value} "}, follow=True).content.decode()
         assert "was saved" in page and "Replace" in page and value not in page

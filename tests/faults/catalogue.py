@@ -1379,6 +1379,48 @@ FAULTS: tuple[Fault, ...] = (
         "}\n",
         "tests/oauth/test_assertions.py",
     ),
+    Fault(
+        "a client reads the challenge of the scheme that it used",
+        "toolhub/oauth/endpoints.py",
+        '    if "Authorization" in request.headers:\n',
+        "    if False:\n",
+        "tests/oauth/test_refusal_table.py",
+    ),
+    Fault(
+        "a code is for one redirect address",
+        "toolhub/oauth/validator.py",
+        "        if not request.grant.redirect_uri_allowed(redirect_uri):\n",
+        "        if False:\n",
+        "tests/oauth/test_refusal_table.py",
+    ),
+    Fault(
+        "a short verifier is refused",
+        "toolhub/oauth/server.py",
+        "    return VERIFIER.fullmatch(verifier) is not None and bool(",
+        "    return bool(",
+        "tests/oauth/test_refusal_table.py",
+    ),
+    Fault(
+        "a parameter of the token endpoint comes once",
+        "toolhub/oauth/token_endpoint.py",
+        "        if name in SINGLE_PARAMETERS and len(values) > 1:\n",
+        "        if False:\n",
+        "tests/oauth/test_refusal_table.py",
+    ),
+    Fault(
+        "a challenge comes once",
+        "toolhub/oauth/validator.py",
+        '        if {"code_challenge", "code_challenge_method"}.intersection(request.duplicate_params):\n',
+        "        if False:\n",
+        "tests/oauth/test_refusal_table.py",
+    ),
+    Fault(
+        "a client document has a name",
+        "toolhub/oauth/client_documents.py",
+        '        name = document.get("client_name")\n',
+        '        name = document.get("client_name", "Unnamed")\n',
+        "tests/oauth/test_refusal_table.py",
+    ),
     # --- what comes from outside -------------------------------------------------------------------------------------
     Fault(
         "a message of an upstream has so many values",

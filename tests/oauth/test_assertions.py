@@ -238,6 +238,7 @@ def test_claims_that_are_nested_without_end_are_refused(company: OpenID, app: fl
         ({"client_id": "x\x00y"}, "invalid_client", 401),
         ({"assertion": None}, "invalid_request", 400),
         ({"assertion": ""}, "invalid_request", 400),
+        ({"assertion": ["a.b.c", "d.e.f"]}, "invalid_request", 400),
         ({"resource": "https://other.example/mcp"}, "invalid_target", 400),
         ({"resource": [flow.RESOURCE, "https://other.example/mcp"]}, "invalid_target", 400),
         ({"scope": "files.read"}, "invalid_scope", 400),

@@ -73,6 +73,8 @@ def ask(browser: Browser, url: str, **changes: Any) -> Any:
         {"grant_types": ["implicit"]},
         {"grant_types": "authorization_code"},
         {"client_name": 7},
+        {"client_name": None},
+        {"client_name": " "},
         {"padding": "x" * 17_000},
     ],
 )

@@ -70,11 +70,6 @@ def test_a_request_that_is_not_right_gets_no_code(
     assert not DeviceRequest.objects.exists()
 
 
-def test_a_client_that_registered_for_a_browser_alone_gets_no_code() -> None:
-    answer = start(flow.register())
-    assert (answer.status_code, answer.json()["error"]) == (400, "unauthorized_client")
-
-
 def test_a_client_for_devices_gets_no_code_by_a_redirect(program: flow.App, alices: Browser) -> None:
     assert flow.ask(alices, program).status_code == 400
     assert flow.ask(alices, program, redirect_uri=None).status_code == 400

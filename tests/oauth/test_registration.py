@@ -112,12 +112,6 @@ def test_only_listed_hosts_register_where_they_are_listed(hosts: list[str], sett
     assert two.status_code == 403
 
 
-def test_nobody_registers_where_registration_is_off(settings: Any) -> None:
-    settings.CLIENT_REGISTRATION = "nobody"
-    assert send(GOOD).status_code == 403
-    assert not Client.objects.exists()
-
-
 def test_an_address_that_registers_too_often_waits_and_others_do_not(settings: Any) -> None:
     settings.REGISTRATIONS_RATE = "3/h"
     assert [send(GOOD).status_code for _ in range(5)] == [201, 201, 201, 429, 429]

@@ -79,11 +79,12 @@ class CheckedTransport(httpx2.AsyncHTTPTransport):
         context: ssl.SSLContext,
         max_bytes: int,
         watch: Watch | None = None,
+        on_status: Callable[[int], None] | None = None,
     ) -> None:
         super().__init__(verify=context, trust_env=False)
         # A pool of its own, not that of `fetch`: it ends with this client, which belongs to one user and one token.
         self._pool = new_pool(allowed, resolver, context, MAX_CONNECTIONS, KEEP_ALIVE_SECONDS)
-        self._max_bytes, self._watch = max_bytes, watch
+        self._max_bytes, self._watch, self._on_status = max_bytes, watch, on_status
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         try:
@@ -92,6 +93,8 @@ class CheckedTransport(httpx2.AsyncHTTPTransport):
             response = await super().handle_async_request(request)
         except EgressError as error:
             raise EgressTransportError(error, request) from None
+        if self._on_status is not None:
+            self._on_status(response.status_code)
         if response.has_redirect_location:
             await response.aclose()
             led_on = _("%(host)s sent a redirect (HTTP status %(status)d), which is not followed")
@@ -121,15 +124,19 @@ def checked_client(
     allowed: AllowList = (),
     ssl_context: ssl.SSLContext | None = None,
     watch: Watch | None = None,
+    on_status: Callable[[int], None] | None = None,
 ) -> httpx2.AsyncClient:
     """Return a client with these checks.
 
-    `read_timeout` is the maximum silence of a stream in seconds; None: unlimited.
+    `read_timeout` is the maximum silence of a stream in seconds; None: unlimited. `on_status` is called with the status
+    of every response, for clients of other protocols that do not pass it on.
     """
     return httpx2.AsyncClient(
         headers=dict(headers or {}),
         timeout=httpx2.Timeout(timeout, read=read_timeout),
-        transport=CheckedTransport(allowed, resolver, ssl_context or default_ssl_context(), max_bytes, watch),
+        transport=CheckedTransport(
+            allowed, resolver, ssl_context or default_ssl_context(), max_bytes, watch, on_status
+        ),
         follow_redirects=False,
         trust_env=False,
     )

@@ -80,8 +80,11 @@ class Fetcher:
         if not isinstance(grants, list) or "authorization_code" not in grants:
             raise CIMDError("grant_types must contain authorization_code")
         document["grant_types"] = ["authorization_code"]  # the others are not offered here
-        if isinstance(document.get("client_name"), str):
-            document["client_name"] = clean_name(document["client_name"])
+        # Required by MCP (2026-07-28, "Client ID Metadata Documents"), not by the draft.
+        name = document.get("client_name")
+        if not isinstance(name, str) or not clean_name(name):
+            raise CIMDError("client_name must be a text")
+        document["client_name"] = clean_name(name)
         return document, find_keep_seconds(reply.headers.get("cache-control", ""))
 
 

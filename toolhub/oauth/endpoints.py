@@ -48,6 +48,8 @@ def json_endpoint(*methods: str) -> Callable[[View], View]:
                 response = error("invalid_request", text, 405, {"Allow": allowed})
             else:
                 response = _call(view, request, *args, **kwargs)
+            if response.status_code == 401:
+                response.headers["WWW-Authenticate"] = _challenge(request)
             response.headers["Access-Control-Allow-Origin"] = "*"
             response.headers["Access-Control-Expose-Headers"] = "Retry-After, WWW-Authenticate"
             response.headers.setdefault("Cache-Control", "no-store")
@@ -56,6 +58,13 @@ def json_endpoint(*methods: str) -> Callable[[View], View]:
         return csrf_exempt(answer)
 
     return decorate
+
+
+def _challenge(request: HttpRequest) -> str:
+    """Return the challenge to a client that is not known: in the scheme that it used (RFC 6749, section 5.2)."""
+    if "Authorization" in request.headers:
+        return 'Basic realm="toolhub"'
+    return 'Bearer realm="toolhub", error="invalid_client"'
 
 
 def _call(view: View, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from oauthlib.oauth2.rfc6749 import errors
@@ -18,12 +19,19 @@ from toolhub.oauth import assertions, tokens
 from toolhub.oauth.validator import DEVICE_CODE, find_lifetime
 
 UNSUPPORTED = ""
+VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}")
+"""RFC 7636, section 4.1."""
+
+
+def is_verified(verifier: str, challenge: str) -> bool:
+    """Return whether the challenge was made of this verifier, which is too long to be guessed from it."""
+    return VERIFIER.fullmatch(verifier) is not None and bool(code_challenge_method_s256(verifier, challenge))
 
 
 class CodeGrant(AuthorizationCodeGrant):  # type: ignore[misc]
     """The authorization code grant: PKCE with S256 alone, and a code that logs recognise."""
 
-    _code_challenge_methods = {"S256": code_challenge_method_s256}
+    _code_challenge_methods = {"S256": is_verified}
 
     def create_authorization_code(self, request: Any) -> dict[str, str]:
         grant = {"code": tokens.new_code()}

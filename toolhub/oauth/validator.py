@@ -84,6 +84,8 @@ class Validator(OAuth2Validator):  # type: ignore[misc]
         return bool(request.client.redirect_uri_allowed(redirect_uri))
 
     def is_pkce_required(self, client_id: str, request: Any) -> bool:
+        if {"code_challenge", "code_challenge_method"}.intersection(request.duplicate_params):
+            raise errors.InvalidRequestError(description="The code_challenge may come once.", request=request)
         if request.code_challenge is not None and not CHALLENGE.fullmatch(request.code_challenge):
             raise errors.InvalidRequestError(
                 description="The code_challenge must be 43 base64url characters (S256).", request=request
@@ -128,7 +130,10 @@ class Validator(OAuth2Validator):  # type: ignore[misc]
         self, client_id: str, code: str, redirect_uri: str, client: Any, *args: Any, **kwargs: Any
     ) -> bool:
         request = args[0]
-        return bool(request.grant.redirect_uri_allowed(redirect_uri))
+        if not request.grant.redirect_uri_allowed(redirect_uri):
+            # The library's own error is the one of the authorization endpoint (RFC 6749, section 5.2).
+            raise errors.InvalidGrantError(description="Mismatching redirect URI.", request=request)
+        return True
 
     def invalidate_authorization_code(self, client_id: str, code: str, request: Any, *args: Any, **kwargs: Any) -> None:
         """Do nothing: the transaction that saved the tokens has deleted the code."""

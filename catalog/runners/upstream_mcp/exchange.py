@@ -12,7 +12,7 @@ from catalog.errors import CLIENT_CAPABILITIES, ClientLacks, NeedsInput, Protoco
 from catalog.functions.context import Context
 from catalog.runners.upstream_mcp import notifications, pool
 from catalog.runners.upstream_mcp.connection import Connection
-from catalog.runners.upstream_mcp.failures import UpstreamError, explain_error, failure, one_line
+from catalog.runners.upstream_mcp.failures import UpstreamError, explain_error, failure, one_line, refused_error
 from catalog.runners.upstream_mcp.link import Link, QuestionHandler
 from toolhub.wire import meta
 
@@ -146,7 +146,7 @@ def _convert_error(link: Link, error: Any, context: Context) -> Exception:
     """Return an upstream's error answer as an exception of ours."""
     if (error.code, error.message) == SESSION_GONE:
         return _SessionGone()
-    if error.code == CONNECTION_CLOSED or link.rejected is not None or not link.alive:
+    if error.code == CONNECTION_CLOSED or link.refused or link.rejected is not None or not link.alive:
         return error  # type: ignore[no-any-return]
     if error.code == MISSING_CLIENT_CAPABILITY and (missing := _find_missing(error.data, context)) is not None:
         return missing
@@ -165,6 +165,8 @@ def _find_missing(data: Any, context: Context) -> ClientLacks | None:
 
 def _connection_error(link: Link, error: Exception) -> UpstreamError:
     code = getattr(error, "code", None)
+    if link.refused:
+        return refused_error(link.connection)
     if link.rejected is not None:
         return UpstreamError(
             f"{link.connection.label} sent too much: {link.rejected}. The call may have taken effect. Ask for less."

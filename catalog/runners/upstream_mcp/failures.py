@@ -79,6 +79,13 @@ def refusal(connection: Connection, sentence: str, **params: object) -> Upstream
         return UpstreamError(words(), localized_message=words)
 
 
+def refused_error(connection: Connection) -> UpstreamError:
+    """Return the error of a server that refused the credentials."""
+    refused = refusal(connection, gettext_noop("answered with HTTP status %(status)d."), status=401)
+    refused.code = "401"
+    return refused
+
+
 def timeout_error(connection: Connection) -> UpstreamError:
     late = refusal(connection, gettext_noop("did not answer within %(seconds)g seconds."), seconds=connection.timeout)
     late.code = "timeout"

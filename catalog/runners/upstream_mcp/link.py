@@ -20,7 +20,7 @@ from catalog.message_load import MessageLoad, TooManyValues
 from catalog.runners import networks
 from catalog.runners.upstream_mcp import pipes
 from catalog.runners.upstream_mcp.connection import Connection
-from catalog.runners.upstream_mcp.failures import UpstreamError, failure, timeout_error
+from catalog.runners.upstream_mcp.failures import UpstreamError, failure, refused_error, timeout_error
 from toolhub import __version__, egress
 from toolhub.wire.json_size import MAX_VALUES
 
@@ -85,6 +85,8 @@ class Link:
         self.client: Client | None = None
         self.alive = False
         self.opened_at = time.monotonic()
+        self.refused = False
+        """Whether the server refused the credentials (401); the official client says only that there was an error."""
         self.rejected: TooManyValues | None = None
         """Why a message of the server was not read; the official client says only that the response ended."""
         self.listed: dict[str, str] = {}
@@ -148,7 +150,7 @@ class Link:
                 opened.cancel()
             raise
         except BaseException as error:  # noqa: BLE001 - the boundary to a foreign library; groups of errors too
-            failed = failure(self.connection, error)
+            failed = refused_error(self.connection) if self.refused else failure(self.connection, error)
             if not opened.done():
                 opened.set_exception(failed)
                 opened.exception()
@@ -199,12 +201,17 @@ class Link:
                 resolver=networks.resolver(),
                 allowed=networks.allowed_within(connection.allowed_networks),
                 watch=self._watch,
+                on_status=self._note_status,
             )
 
         if connection.transport == "sse":
             return sse_client(connection.url, httpx_client_factory=http_client)
         client = await stack.enter_async_context(http_client())
         return streamable_http_client(connection.url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES)
+
+    def _note_status(self, status: int) -> None:
+        if status == 401:
+            self.refused = True
 
     def _watch(self, is_event_stream: bool) -> Callable[[bytes], Awaitable[None]]:
         read = self._load.watch(is_event_stream)
