@@ -161,6 +161,8 @@ RULES: tuple[Rule, ...] = (
     Rule("connect/", SIGNED_IN, "GET POST"),
     Rule("apps/", SIGNED_IN),
     Rule("apps/<int:pk>/revoke/", OWNER, "POST", at="apps/{app}/revoke/"),
+    # Of an app that an identity provider connected; tests/oauth/test_assertions.py has one.
+    Rule("apps/<int:pk>/reconnect/", OWNER, "POST", at="apps/{app}/reconnect/", empty=True),
     Rule("device/", SIGNED_IN, "GET POST"),
     # Of a SAML provider only; tests/identity/test_saml.py has one.
     Rule("sign-in/with/<slug:slug>/saml/acs/", MACHINE, "POST", at="sign-in/with/nothing/saml/acs/", empty=True),

@@ -248,6 +248,7 @@ FOR_PROGRAMS = (
     "catalog/examples/",
     "catalog/policy/loader.py",
     "catalog/schemas/",
+    "toolhub/oauth/assertions.py",
     "toolhub/oauth/server.py",
     "toolhub/scim/endpoint.py",
     "toolhub/scim/memberships.py",

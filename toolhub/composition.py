@@ -13,7 +13,7 @@ from catalog.errors import Cancellation
 from catalog.models import PersonalSecret
 from catalog.policy import grant_targets, messages, snapshot, visibility
 from toolhub.access.hooks import Hooks
-from toolhub.identity import ways
+from toolhub.identity import assertions, ways
 from toolhub.identity.admin import IdentityInline
 from toolhub.identity.mfa import second_step
 from toolhub.oauth.credentials import ConnectedApps
@@ -50,6 +50,9 @@ def connect() -> None:
             has_identity=ways.has_identity,
             sign_in_ways=ways.list_ways,
             sign_in_options=ways.list_options,
+            accepts_assertions=assertions.are_accepted,
+            verify_assertion=assertions.verify,
+            filter_accepted=assertions.filter_accepted,
             user_inlines=(*inlines.USER_INLINES, IdentityInline),
             group_inlines=inlines.GROUP_INLINES,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import time
 from datetime import timedelta
 from typing import Any
@@ -61,9 +62,28 @@ class OpenID(StandIn):
             if value is not None
         }
 
-    def sign(self, *, key: Any = None, algorithm: str = "RS256", kid: str | None = "one", **claims: Any) -> str:
-        headers = {"kid": kid} if kid is not None else {}
+    def sign(
+        self,
+        *,
+        key: Any = None,
+        algorithm: str = "RS256",
+        kid: str | None = "one",
+        typ: str | None = None,
+        **claims: Any,
+    ) -> str:
+        headers = {name: value for name, value in (("kid", kid), ("typ", typ)) if value is not None}
         return jwt.encode(self.claims(**claims), key or self.key, algorithm=algorithm, headers=headers)
+
+    def assert_person(self, client_id: str, issuer: str, /, **changes: Any) -> str:
+        """An assertion about a person for a client of the server with this address (an ID-JAG), with changes."""
+        claims = {
+            "aud": issuer,
+            "resource": f"{issuer}/mcp",
+            "client_id": client_id,
+            "scope": "mcp",
+            "jti": secrets.token_urlsafe(12),
+        }
+        return self.sign(**{"typ": "oauth-id-jag+jwt", **claims, **changes})
 
     def answer(self, address: str, *, info: dict[str, Any] | None = None, **claims: Any) -> str:
         """Sign in there as the person of these claims, and return the address to which the browser is sent back."""

@@ -14,6 +14,7 @@ from tests.identity import idp
 from tests.identity.company import Company, come
 from tests.identity.stand_in import Answer, StandIn
 from toolhub.identity.models import GroupMapping, Identity, Provider
+from toolhub.oauth.models import Client
 
 pytestmark = pytest.mark.django_db
 LIST = "/admin/identity/provider/"
@@ -409,3 +410,60 @@ def test_the_page_of_an_identity_shows_its_groups(
     page = browser.get(f"/admin/identity/identity/{identity.pk}/change/").content.decode()
     assert "hub-sales, zeta" in page
     assert idp.CLIENT_SECRET not in page
+
+
+class TestAssertions:
+    """Which clients a provider may connect people to, without asking them."""
+
+    @staticmethod
+    def make_client(**changes: Any) -> Client:
+        values = {"name": "Chat", "client_type": Client.CLIENT_CONFIDENTIAL, "redirect_uris": "https://a.example/cb"}
+        return Client.objects.create(**{**values, **changes})
+
+    def test_a_superuser_turns_them_on_for_chosen_clients(self, row: Provider, browser: Browser) -> None:
+        client = self.make_client()
+        assert (row.accepts_assertions, row.assertion_clients.count()) == (False, 0)
+        answer = save(browser, row, accepts_assertions="on", assertion_clients=[client.pk])
+        assert answer.status_code == 302
+        row.refresh_from_db()
+        assert (row.accepts_assertions, list(row.assertion_clients.all())) == (True, [client])
+        logged = repr(list(Action.objects.filter(kind="identity provider").values_list("after", flat=True)))
+        assert "accepts_assertions" in logged and "Chat" in logged
+        save(browser, row)
+        row.refresh_from_db()
+        assert (row.accepts_assertions, row.assertion_clients.count()) == (False, 0)
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"client_type": Client.CLIENT_PUBLIC},
+            {"registration_source": Client.RegistrationSource.DCR},
+            {"registration_source": Client.RegistrationSource.CIMD},
+        ],
+        ids=str,
+    )
+    def test_a_client_that_anybody_could_have_made_is_no_choice(
+        self, row: Provider, browser: Browser, changes: dict[str, Any]
+    ) -> None:
+        client = self.make_client(**changes)
+        answer = save(browser, row, accepts_assertions="on", assertion_clients=[client.pk])
+        assert set(errors_of(answer)) == {"assertion_clients"}
+        query = {"app_label": "identity", "model_name": "provider", "field_name": "assertion_clients", "term": "Chat"}
+        assert browser.get("/admin/autocomplete/", query).json()["results"] == []
+
+    @pytest.mark.parametrize("who", ["viewer", "manager"])
+    def test_nobody_else_does(self, row: Provider, who: str, request: pytest.FixtureRequest) -> None:
+        client = self.make_client()
+        browser: Browser = request.getfixturevalue(who)
+        answer = save(browser, row, accepts_assertions="on", assertion_clients=[client.pk])
+        assert answer.status_code == 403
+        row.refresh_from_db()
+        assert (row.accepts_assertions, row.assertion_clients.count()) == (False, 0)
+
+    @pytest.mark.parametrize("kind", [Provider.Kind.SAML, Provider.Kind.GITHUB])
+    def test_other_types_of_providers_have_no_such_choice(self, row: Provider, browser: Browser, kind: str) -> None:
+        Provider.objects.update(kind=kind)
+        assert "accepts_assertions" not in browser.get(page_of(row)).content.decode()
+        save(browser, row, accepts_assertions="on", assertion_clients=[self.make_client().pk])
+        row.refresh_from_db()
+        assert (row.accepts_assertions, row.assertion_clients.count()) == (False, 0)

@@ -69,6 +69,32 @@ def test_an_administrator_adds_a_client_whose_secret_is_shown_once(kind: str, br
     assert secret not in repr(list(Action.objects.values())) or not secret
 
 
+def test_a_confidential_client_that_a_provider_connects_needs_no_address(browser: Browser, alice: User) -> None:
+    page = browser.post(f"{CLIENTS}add/", {**NEW, "redirect_uris": "", "client_type": "confidential"})
+    client = Client.objects.get()
+    assert (client.redirect_uris, client.may_bring_assertions) == ("", True)
+    assert page.context["secret"] and "/admin/identity/provider/" in page.content.decode()
+    assert (
+        "/admin/identity/provider/"
+        not in staff(alice, "add_client")
+        .post(f"{CLIENTS}add/", {**NEW, "redirect_uris": "", "client_type": "confidential"})
+        .content.decode()
+    )
+    change = f"{CLIENTS}{client.pk}/change/"
+    assert browser.post(change, {"name": "Other", "redirect_uris": "", "trusted": "on"}).status_code == 302
+    alices = Browser()
+    alices.force_login(alice)
+    for redirect in ("https://app.example/cb", ""):
+        assert flow.ask(alices, flow.App(client.client_id, redirect_uri=redirect)).status_code == 400
+
+
+def test_a_public_client_keeps_an_address(browser: Browser) -> None:
+    browser.post(f"{CLIENTS}add/", NEW)
+    client = Client.objects.get()
+    answer = browser.post(f"{CLIENTS}{client.pk}/change/", {"name": "Our app", "redirect_uris": ""})
+    assert answer.context["adminform"].form.errors["redirect_uris"]
+
+
 def test_trusting_and_blocking_is_logged_and_takes_effect(browser: Browser, alice: User) -> None:
     app, _tokens = connect_app(alice)
     url = f"{CLIENTS}{app.client_id}/change/"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -78,6 +78,49 @@ def _no_options(user_id: int) -> SignInOptions:
     return SignInOptions()
 
 
+class AssertionRefused(Exception):
+    """An error for an identity assertion that is not accepted.
+
+    `code` is one of: size, format, type, algorithm, issuer, unlisted (the provider does not list the client), provider
+    (it cannot be asked for its keys now), invalid (the signature, or a claim), time, lifetime, audience, or claim, with
+    the name of that in `claim`.
+    """
+
+    def __init__(self, code: str, claim: str = "") -> None:
+        super().__init__(f"{code}: {claim}" if claim else code)
+        self.code, self.claim = code, claim
+
+
+@dataclass(frozen=True, slots=True)
+class Assertion:
+    """An identity provider's assertion about a person for a client, verified (an ID-JAG).
+
+    Its signature, issuer, audience, times and `jti` are right. Whoever asked has to check the other claims.
+    """
+
+    claims: Mapping[str, Any]
+    provider: str
+    """The name of the provider."""
+    actor: str
+    """The name under which the audit log has what follows from it."""
+    identity: int | None
+    """Primary key of the identity that it is about; None: nobody has it, or nobody can sign in with it now."""
+    user_id: int | None
+    """The owner of that identity."""
+
+
+def _no_assertion(text: str, client: int) -> Assertion:
+    raise AssertionRefused("issuer")
+
+
+def _no_accepted(pairs: Collection[tuple[int, int]]) -> set[tuple[int, int]]:
+    return set()
+
+
+def _not_accepted() -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Hooks:
     """The functions that the catalogue and the server provide for accounts and tokens."""
@@ -111,6 +154,12 @@ class Hooks:
     """The ways to sign in beside a password."""
     sign_in_options: Callable[[int], SignInOptions] = _no_options
     """The identities of this user, and those they can link."""
+    accepts_assertions: Callable[[], bool] = _not_accepted
+    """Whether any identity provider may assert people to clients (ID-JAG)."""
+    verify_assertion: Callable[[str, int], Assertion] = _no_assertion
+    """Verify the assertion that a client (primary key) sent. Raises AssertionRefused."""
+    filter_accepted: Callable[[Collection[tuple[int, int]]], set[tuple[int, int]]] = _no_accepted
+    """Those of the pairs (identity, client) of which a new assertion would be accepted now."""
     user_inlines: tuple[Any, ...] = ()
     """The inlines of other applications on the page of an account."""
     group_inlines: tuple[Any, ...] = ()

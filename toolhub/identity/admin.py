@@ -43,6 +43,8 @@ DEFAULT_SCOPES = {
     Provider.Kind.GITHUB: " ".join(github.SCOPES),
 }
 
+_CLIENTS = (_("Clients"), {"fields": ("accepts_assertions", "assertion_clients")})
+
 
 class SuperusersOnly(ModelAdmin):
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -70,6 +72,7 @@ class ProviderForm(forms.ModelForm):  # type: ignore[type-arg]
         fields = (
             *("name", "slug", "kind", "enabled", "issuer", "client_id", "scopes"),
             *("subject_claim", "groups_claim", "new_people", "check_minutes", "lapse_hours", "metadata"),
+            *("accepts_assertions", "assertion_clients"),
         )
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -181,6 +184,7 @@ class ProviderAdmin(SuperusersOnly):
     list_per_page = 25
     search_fields = ("name", "slug", "issuer")
     warn_unsaved_form = True
+    autocomplete_fields = ("assertion_clients",)
     add_fieldsets = ((None, {"fields": ("name", "slug", "kind")}),)
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
@@ -198,6 +202,7 @@ class ProviderAdmin(SuperusersOnly):
             (None, {"fields": ("name", "kind", "enabled", "redirect_address", "test")}),
             (_("Connection"), {"fields": connection}),
             (_("People and groups"), {"fields": people if obj.kind != Provider.Kind.GITHUB else people[2:]}),
+            *((_CLIENTS,) if obj.kind == Provider.Kind.OPENID else ()),
         )
 
     def get_inlines(self, request: HttpRequest, obj: Any) -> Any:

@@ -7,6 +7,7 @@ names identify nobody: they change hands.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator
@@ -73,6 +74,22 @@ class Provider(models.Model):
         default=24,
         validators=[MinValueValidator(1), MaxValueValidator(8_760)],
         help_text=_("A person whom the provider did not confirm for so long has to sign in again."),
+    )
+    accepts_assertions = models.BooleanField(
+        _("accepts assertions"),
+        default=False,
+        help_text=_(
+            "When on, this provider connects people to the clients below, with signed assertions (ID-JAG)."
+            " Nobody is asked."
+        ),
+    )
+    assertion_clients: models.ManyToManyField[Any, Any] = models.ManyToManyField(
+        settings.OAUTH2_PROVIDER_APPLICATION_MODEL,
+        blank=True,
+        related_name="+",
+        limit_choices_to={"registration_source": "manual", "client_type": "confidential"},
+        verbose_name=_("clients"),
+        help_text=_("Confidential clients that an administrator added. No others are accepted."),
     )
     metadata = models.TextField(_("SAML metadata"), blank=True, help_text=_("The XML document of your provider."))
     from_environment = models.BooleanField(_("from the environment"), default=False, editable=False)

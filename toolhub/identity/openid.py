@@ -7,7 +7,7 @@ provider whatever the connection, with a nonce, an allow-list of algorithms, and
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jwt
@@ -69,23 +69,35 @@ def verify_id_token(token: str, configuration: Mapping[str, Any], client_id: str
     Raises OAuth2Error, RequestException.
     """
     try:
-        header = jwt.get_unverified_header(token)
-        if header.get("alg") not in ALGORITHMS:
-            raise OAuth2Error("id_token_algorithm")
-        key = _find_key(str(configuration["jwks_uri"]), header)
-        claims: dict[str, Any] = jwt.decode(
-            token,
-            key,
-            algorithms=[str(header["alg"])],
-            audience=client_id,
-            issuer=str(configuration["issuer"]),
-            leeway=LEEWAY_SECONDS,
-            options={"require": ["exp", "iat", "iss", "sub", "aud"]},
-        )
+        claims = decode(token, configuration, client_id)
     except (jwt.PyJWTError, ValueError, TypeError, KeyError) as error:
         raise OAuth2Error("id_token_invalid") from error
     if isinstance(claims["aud"], list) and len(claims["aud"]) > 1 and claims.get("azp") != client_id:
         raise OAuth2Error("id_token_audience")
+    return claims
+
+
+def decode(
+    token: str, configuration: Mapping[str, Any], audience: str, *, strict: bool = False, required: Iterable[str] = ()
+) -> dict[str, Any]:
+    """Return the claims of a JWT that the provider signed for this audience, and whose time it is.
+
+    With `strict`, it is for nobody else. `required` are claims besides those of every token here. Raises OAuth2Error,
+    RequestException, PyJWTError, ValueError, TypeError, KeyError.
+    """
+    header = jwt.get_unverified_header(token)
+    if header.get("alg") not in ALGORITHMS:
+        raise OAuth2Error("id_token_algorithm")
+    key = _find_key(str(configuration["jwks_uri"]), header)
+    claims: dict[str, Any] = jwt.decode(
+        token,
+        key,
+        algorithms=[str(header["alg"])],
+        audience=audience,
+        issuer=str(configuration["issuer"]),
+        leeway=LEEWAY_SECONDS,
+        options={"require": ["exp", "iat", "iss", "sub", "aud", *required], "strict_aud": strict},
+    )
     return claims
 
 

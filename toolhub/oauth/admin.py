@@ -54,7 +54,11 @@ class ClientForm(forms.ModelForm):  # type: ignore[type-arg]
     redirect_uris = forms.CharField(
         label=_("redirect addresses"),
         widget=UnfoldAdminTextareaWidget(attrs={"rows": 3}),
-        help_text=_("One in a line, up to ten: https, http to localhost, or the scheme of an application."),
+        required=False,
+        help_text=_(
+            "One in a line, up to ten: https, http to localhost, or the scheme of an application. A confidential client"
+            " that an identity provider connects needs none."
+        ),
     )
     client_type = forms.ChoiceField(
         label=_("client type"),
@@ -80,6 +84,13 @@ class ClientForm(forms.ModelForm):  # type: ignore[type-arg]
                     % address[:200]
                 )
         return " ".join(addresses)
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or {}
+        kind = cleaned.get("client_type", self.instance.client_type)
+        if cleaned.get("redirect_uris") == "" and kind != Client.CLIENT_CONFIDENTIAL:
+            self.add_error("redirect_uris", ValidationError(_("Enter at least one address."), code="required"))
+        return cleaned
 
     def clean_name(self) -> str:
         name = str(self.cleaned_data["name"]).strip()
@@ -222,7 +233,7 @@ class ConnectedAppAdmin(ModelAdmin):
     actions = ("revoke_chosen",)
     actions_submit_line = ("revoke_this",)
     fieldsets = (
-        (None, {"fields": ("client", "user", "credential", "state_now", "destination", "scope")}),
+        (None, {"fields": ("client", "user", "credential", "state_now", "connected_by", "answers_to", "scope")}),
         (_("Access"), {"fields": ("restricted", "chosen_toolsets")}),
         (_("History"), {"fields": ("created", "expires", "last_used", "last_address", "revoked")}),
     )
@@ -251,6 +262,14 @@ class ConnectedAppAdmin(ModelAdmin):
     @admin.display(description=_("credential id"))
     def credential(self, app: ConnectedApp) -> str:
         return app.credential_id
+
+    @admin.display(description=_("connected by"))
+    def connected_by(self, app: ConnectedApp) -> str:
+        return str(app.user) if app.identity is None else str(_("identity provider %s")) % app.destination
+
+    @admin.display(description=_("answers go to"))
+    def answers_to(self, app: ConnectedApp) -> str:
+        return app.destination if app.identity is None else "-"
 
     @admin.display(description=_("toolsets"))
     def chosen_toolsets(self, app: ConnectedApp) -> str:

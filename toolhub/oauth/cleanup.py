@@ -9,7 +9,7 @@ from django.utils import timezone
 from oauth2_provider.models import get_access_token_model, get_grant_model, get_refresh_token_model
 
 from toolhub.oauth import registration
-from toolhub.oauth.models import ConnectedApp, DeviceRequest
+from toolhub.oauth.models import ConnectedApp, DeviceRequest, UsedAssertion
 
 PENDING_MINUTES = 10
 """Minutes after which a decision that no client fetched is forgotten; a code lasts one."""
@@ -24,9 +24,12 @@ def clean_up() -> None:
     get_grant_model().objects.filter(expires__lt=now).delete()
     ConnectedApp.objects.filter(activated=None, created__lt=now - timedelta(minutes=PENDING_MINUTES)).delete()
     DeviceRequest.objects.filter(expires__lt=now).delete()
+    UsedAssertion.objects.filter(expires__lt=now).delete()
     get_access_token_model().objects.filter(expires__lt=now).delete()
     ended = ConnectedApp.objects.filter(Q(revoked__isnull=False) | Q(expires__lt=now)).values("family")
     refresh_tokens.filter(token_family__in=ended).delete()
+    asserted = ConnectedApp.objects.filter(identity__isnull=False).values("family")
+    refresh_tokens.filter(token_family__in=asserted, access_token=None).delete()
     crowded = (
         refresh_tokens.order_by().values("token_family").annotate(number=Count("pk")).filter(number__gt=MAX_OLD_TOKENS)
     )

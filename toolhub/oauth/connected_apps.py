@@ -1,4 +1,8 @@
-"""The page of the apps that a person connected: what each one gets, when and from where it was used, and its end."""
+"""The page of the apps that a person connected: what each one gets, when and from where it was used, and its end.
+
+Those that an identity provider connected are there, too. The person disconnects them like the others, and nobody else
+can allow them again.
+"""
 
 from __future__ import annotations
 
@@ -39,4 +43,14 @@ def revoke(request: HttpRequest, pk: int) -> HttpResponse:
     app = get_object_or_404(_own(request), pk=pk)
     if app.revoke():
         messages.success(request, _("“%s” was disconnected. Its requests are now rejected.") % app)
+    return redirect("oauth:apps")
+
+
+@login_required
+@require_POST
+def reconnect(request: HttpRequest, pk: int) -> HttpResponse:
+    """Let the identity provider connect an app again that the person, or an administrator, disconnected."""
+    app = get_object_or_404(_own(request).filter(identity__isnull=False), pk=pk)
+    if app.reconnect():
+        messages.success(request, _("Your identity provider can connect “%s” again.") % app)
     return redirect("oauth:apps")

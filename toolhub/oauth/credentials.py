@@ -11,6 +11,7 @@ from django.utils import timezone
 from oauth2_provider.models import get_access_token_model
 
 from audit.types import Credential
+from toolhub.access import hooks
 from toolhub.access.kinds import collect_toolsets
 from toolhub.access.personal_tokens import LAST_USED_SECONDS
 from toolhub.access.token_errors import BadToken
@@ -47,6 +48,8 @@ class ConnectedApps:
             raise BadToken(f"{app.credential_id} of {name} has expired", code="expired", owner=owner)
         if not app.user.is_active:
             raise BadToken(f"{app.credential_id}: the user {name} is not active", code="inactive", owner=owner)
+        if app.identity is not None and not hooks.installed().filter_accepted([(app.identity, app.client_id)]):
+            raise BadToken(f"{app.credential_id} of {name} is not accepted now", code="revoked", owner=owner)
         return Credential(
             user_id=app.user_id,
             username=name,
@@ -62,7 +65,10 @@ class ConnectedApps:
         return list(tokens.values_list("pk", "token_checksum"))
 
     def filter_usable(self, keys: Collection[int]) -> set[int]:
-        return set(ConnectedApp.objects.usable().filter(pk__in=keys).values_list("pk", flat=True))
+        rows = list(ConnectedApp.objects.usable().filter(pk__in=keys).values_list("pk", "identity", "client"))
+        asserted = [(identity, client) for _key, identity, client in rows if identity is not None]
+        accepted = hooks.installed().filter_accepted(asserted) if asserted else set()
+        return {key for key, identity, client in rows if identity is None or (identity, client) in accepted}
 
     def find_toolsets(self, keys: Collection[int]) -> dict[int, set[int] | None]:
         return collect_toolsets(ConnectedApp.objects.filter(pk__in=keys))

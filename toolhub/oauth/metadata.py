@@ -8,7 +8,8 @@ from __future__ import annotations
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.urls import reverse
 
-from toolhub.oauth import progress, registration, scopes
+from toolhub.access import hooks
+from toolhub.oauth import assertions, progress, registration, scopes
 from toolhub.oauth.client_documents import may_register_at_all
 from toolhub.oauth.endpoints import error, json_endpoint
 from toolhub.oauth.resources import ISSUER, RESOURCE
@@ -51,6 +52,9 @@ def authorization_server(request: HttpRequest) -> HttpResponse:
         "client_id_metadata_document_supported": may_register_at_all(),
         "service_documentation": ISSUER,
     }
+    if hooks.installed().accepts_assertions():
+        found["grant_types_supported"] = [*registration.GRANT_TYPES, assertions.GRANT]
+        found["authorization_grant_profiles_supported"] = [assertions.PROFILE]
     if may_register_at_all():
         found["registration_endpoint"] = _address("register")
     return _document(found)

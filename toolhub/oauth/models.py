@@ -76,6 +76,12 @@ class Client(AbstractApplication):  # type: ignore[misc]
     def redirects(self) -> list[str]:
         return str(self.redirect_uris).split()
 
+    @property
+    def may_bring_assertions(self) -> bool:
+        """Whether it can be listed at an identity provider: nobody can register such a client by themselves."""
+        kind = (self.registration_source, self.client_type)
+        return kind == (self.RegistrationSource.MANUAL, self.CLIENT_CONFIDENTIAL)
+
     def get_absolute_url(self) -> str:
         return ""
 
@@ -133,6 +139,8 @@ class ConnectedApp(models.Model):
     last_address = models.CharField(_("last used from"), max_length=64, blank=True, editable=False)
     revoked = models.DateTimeField(_("revoked"), null=True, editable=False)
 
+    identity = models.BigIntegerField(_("identity"), null=True, editable=False)
+    """Primary key of the identity whose provider asserted the person to the client; None: the person decided."""
     by_device = models.BooleanField(_("by a device code"), default=False, editable=False)
     question = models.CharField(_("digest of the page"), max_length=64, unique=True, editable=False)
     """SHA-256 of the nonce of the page on which the person decided: two answers are one decision."""
@@ -197,7 +205,7 @@ class ConnectedApp(models.Model):
             self.save(update_fields=["activated"])
             return self
         toolsets = list(self.toolsets.all())
-        earlier._delete_tokens()
+        earlier.delete_tokens()
         for name in ("family", "scope", "restricted", "destination", "expires", "code_digest", "question", "created"):
             setattr(earlier, name, getattr(self, name))
         earlier.activated = timezone.now()
@@ -210,7 +218,7 @@ class ConnectedApp(models.Model):
         notify(credentials=(earlier.credential_id,), superseded=True)
         return earlier
 
-    def _delete_tokens(self) -> None:
+    def delete_tokens(self) -> None:
         refresh_tokens = get_refresh_token_model().objects.filter(token_family=self.family)
         get_access_token_model().objects.filter(refresh_token__in=refresh_tokens).delete()
         refresh_tokens.delete()
@@ -228,6 +236,16 @@ class ConnectedApp(models.Model):
             refresh_tokens = get_refresh_token_model().objects.filter(token_family=self.family)
             get_access_token_model().objects.filter(refresh_token__in=refresh_tokens).delete()
             refresh_tokens.filter(revoked=None).update(revoked=self.revoked)
+        return True
+
+    def reconnect(self) -> bool:
+        """Let assertions of its identity provider connect it again; return False if that was not forbidden."""
+        with transaction.atomic():
+            locked = lock_connections(self)
+            if locked is None or locked.revoked is None or locked.identity is None:
+                return False
+            self.revoked = None
+            self.save(update_fields=["revoked"])
         return True
 
 
@@ -256,3 +274,20 @@ class DeviceRequest(models.Model):
 
     def __str__(self) -> str:
         return f"{self.client} ({self.address})"
+
+
+class UsedAssertion(models.Model):
+    """An assertion of an identity provider that a client has exchanged: it is good for one token."""
+
+    digest = models.CharField(max_length=64, unique=True, editable=False)
+    """SHA-256 of its issuer and its `jti`."""
+    expires = models.DateTimeField(db_index=True, editable=False)
+    """When it is refused for its age."""
+
+    class Meta:
+        verbose_name = _("used assertion")
+        verbose_name_plural = _("used assertions")
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return self.digest

@@ -15,7 +15,7 @@ from oauthlib.oauth2.rfc6749.grant_types.authorization_code import code_challeng
 from oauthlib.oauth2.rfc6749.grant_types.base import GrantTypeBase
 from oauthlib.oauth2.rfc6749.tokens import BearerToken
 
-from toolhub.oauth import tokens
+from toolhub.oauth import assertions, tokens
 from toolhub.oauth.validator import DEVICE_CODE, find_lifetime
 
 UNSUPPORTED = ""
@@ -58,6 +58,22 @@ class DeviceGrant(GrantTypeBase):  # type: ignore[misc]
         return headers, json.dumps(token), 200
 
 
+class AssertionGrant(GrantTypeBase):  # type: ignore[misc]
+    """The exchange of an identity provider's assertion (RFC 7523, section 2.1), without a refresh token."""
+
+    def create_token_response(self, request: Any, token_handler: Any) -> tuple[dict[str, str], str, int]:
+        headers: dict[str, str] = self._get_default_headers()
+        try:
+            assertions.check_offered(request)
+            self.validate_client_authentication(request)
+            assertions.check(request)
+            token = token_handler.create_token(request, refresh_token=False)
+            self.request_validator.save_token(token, request)
+        except errors.OAuth2Error as error:
+            return {**headers, **error.headers}, error.json, error.status_code
+        return headers, json.dumps(token), 200
+
+
 class TokenTypes(dict[str, Any]):
     """The grants by name; oauthlib hands an unknown one to the default grant, which takes "openid" for its own."""
 
@@ -94,6 +110,7 @@ class AuthorizationServer(AuthorizationEndpoint, TokenEndpoint, RevocationEndpoi
                     "authorization_code": code,
                     "refresh_token": refresh,
                     DEVICE_CODE: DeviceGrant(request_validator),
+                    assertions.GRANT: AssertionGrant(request_validator),
                     UNSUPPORTED: UnsupportedGrant(request_validator),
                 }
             ),

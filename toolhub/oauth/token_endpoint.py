@@ -12,7 +12,7 @@ FORM = "application/x-www-form-urlencoded"
 SINGLE_PARAMETERS = frozenset(
     {
         *("grant_type", "client_id", "client_secret", "scope"),
-        *("code", "code_verifier", "redirect_uri", "refresh_token", "device_code"),
+        *("code", "code_verifier", "redirect_uri", "refresh_token", "device_code", "assertion"),
     }
 )
 """Parameters that may come once (RFC 6749, section 3.2); `resource` may come more often."""
@@ -22,7 +22,7 @@ SINGLE_PARAMETERS = frozenset(
 @sensitive_post_parameters()
 @sensitive_variables()
 def token(request: HttpRequest) -> HttpResponse:
-    """Exchange a code or a refresh token (RFC 6749, sections 4.1.3 and 6)."""
+    """Exchange a code, a refresh token, or an assertion (RFC 6749, sections 4.1.3 and 6, and RFC 7523)."""
     if request.content_type != FORM:
         return error("invalid_request", f"The body must be {FORM}.")
     for name, values in request.POST.lists():

@@ -19,4 +19,5 @@ urlpatterns = [
     path("oauth/register", registration.register, name="register"),
     path("apps/", connected_apps.apps, name="apps"),
     path("apps/<int:pk>/revoke/", connected_apps.revoke, name="disconnect"),
+    path("apps/<int:pk>/reconnect/", connected_apps.reconnect, name="reconnect"),
 ]

@@ -18,8 +18,9 @@ from oauth2_provider.oauth2_validators import OAuth2Validator
 from oauthlib.oauth2.rfc6749 import errors
 from oauthlib.oauth2.rfc8628 import errors as device_errors
 
+from toolhub.access.credential_changes import notify
 from toolhub.access.models import digest_of
-from toolhub.oauth import client_documents, progress, resources, rotation, scopes
+from toolhub.oauth import assertions, client_documents, progress, resources, rotation, scopes
 from toolhub.oauth.models import Client, ConnectedApp, DeviceRequest, lock_connections
 
 log = logging.getLogger(__name__)
@@ -206,6 +207,9 @@ class Validator(OAuth2Validator):  # type: ignore[misc]
     def _save_bearer_token(self, token: dict[str, Any], request: Any, *args: Any, **kwargs: Any) -> None:
         """Store new tokens; called in a transaction. Raises InvalidGrantError when another request was faster."""
         self._check_and_set_request_resource(request)
+        if request.grant_type == assertions.GRANT:
+            assertions.save(token, request)
+            return
         connection = lock_connections(request.connection)
         if connection is None or connection.revoked is not None:
             raise errors.InvalidGrantError(request=request)
@@ -222,7 +226,10 @@ class Validator(OAuth2Validator):  # type: ignore[misc]
     # --- revocation ----------------------------------------------------------------------------------------------
 
     def revoke_token(self, token: str, token_type_hint: str, request: Any, *args: Any, **kwargs: Any) -> None:
-        """Revoke the connection that this access or refresh token belongs to (RFC 7009), if it is the client's."""
+        """Revoke the connection that this access or refresh token belongs to (RFC 7009), if it is the client's.
+
+        A client that gets its tokens by assertions gives back this one alone: it must not decide for the person.
+        """
         digest = digest_of(token)
         family = (
             RefreshToken.objects.filter(token_checksum=digest, application=request.client)
@@ -234,7 +241,10 @@ class Validator(OAuth2Validator):  # type: ignore[misc]
             .first()
         )
         connection = ConnectedApp.objects.filter(family=family).first() if family is not None else None
-        if connection is not None:
+        if connection is not None and connection.identity is not None:
+            AccessToken.objects.filter(token_checksum=digest).delete()
+            notify(credentials=(connection.credential_id,), superseded=True)
+        elif connection is not None:
             connection.revoke()
 
 
