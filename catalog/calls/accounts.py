@@ -14,8 +14,8 @@ from uuid import uuid4
 from audit import outcomes
 from audit.types import Caller, Reason
 from catalog.calls.call_log import BegunCall
-from catalog.calls.execution import Deadline, Outcome, perform
-from catalog.errors import ProtocolError, ToolError
+from catalog.calls.execution import Deadline, Outcome, cancellation, perform
+from catalog.errors import CallNotLogged, ProtocolError, ToolError
 from catalog.functions.channel import Channel
 from catalog.functions.context import Context
 from catalog.functions.results import Produced
@@ -64,7 +64,7 @@ async def run(
     """Return how the call ended, and the values of all secrets that it used.
 
     Asks for a missing account, and tries once more when a service refused a token. `attempt` runs the call with the
-    secrets. Raises CallNotLogged.
+    secrets; the outcome says everything else, a cancellation too.
     """
     used: dict[str, None] = {}
     outcome: Outcome | None = None
@@ -76,7 +76,10 @@ async def run(
             found = answered
         used |= dict.fromkeys(found.values())
         outcome = await attempt(found)
-        fresh = await _replace_rejected(outcome, found, sent, call.intent.caller) if again else None
+        try:
+            fresh = await _replace_rejected(outcome, found, sent, call.intent.caller) if again else None
+        except asyncio.CancelledError as error:
+            return cancellation(error), list(used)
         if fresh is None:
             break
         found = fresh
@@ -96,8 +99,8 @@ async def _replace_rejected(
         return await resolve.replace_rejected(found, sent, caller)
     except AccountNeeded as needed:
         return needed
-    except MissingSecret:
-        return None
+    except (MissingSecret, CallNotLogged):
+        return None  # the refusal itself is what happened
 
 
 async def _connect(context: Context, needed: AccountNeeded, sent: Sent) -> Secrets:
@@ -132,4 +135,7 @@ async def _wait(caller: Caller, sent: Sent) -> Secrets:
         except MissingSecret as error:
             if loop.time() >= until:
                 raise ToolError(str(error), audit_message=error.audit_message) from None
+        except CallNotLogged:
+            if loop.time() >= until:
+                raise ToolError("The account cannot be read now. Call the tool again in a minute.") from None
         await asyncio.sleep(POLL_SECONDS)

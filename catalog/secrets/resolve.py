@@ -166,13 +166,7 @@ async def resolve(sent: Sent, caller: Caller) -> Mapping[str, str]:
     secret must not be sent where `sent` says, CallNotLogged.
     """
     user_id = caller.credential.user_id
-    read = parts.get(SecretStore).current(asyncio.get_running_loop())
-    if read.kinds is None or user_id not in read.personal:
-        try:
-            await deadline.within(_fill(read, user_id), settings.RECORD_SECONDS)
-        except (DatabaseError, InterfaceError, TimeoutError):
-            log.warning("the secrets cannot be read", exc_info=True)
-            raise CallNotLogged("the catalogue cannot be read now") from None
+    read = await _read_for(user_id)
     if _is_try_as_another(caller):
         _refuse_personal(read, sent, caller.credential.username)
     elif not caller.credential.made_by_owner:
@@ -187,10 +181,11 @@ async def resolve(sent: Sent, caller: Caller) -> Mapping[str, str]:
 async def replace_rejected(found: Mapping[str, str], sent: Sent, caller: Caller) -> Mapping[str, str] | None:
     """Return the values again after the service refused them (401): with new tokens of the caller's accounts.
 
-    None when there are none, so that the refusal stands. Raises AccountNeeded where only the owner can connect anew.
+    None when there are none, so that the refusal stands. Raises AccountNeeded where only the owner can connect anew,
+    and what else `resolve` raises.
     """
     user_id = caller.credential.user_id
-    kinds = parts.get(SecretStore).current(asyncio.get_running_loop()).kinds or {}
+    kinds = (await _read_for(user_id)).kinds or {}
     fresh = dict(found)
     for name in sent:
         if kinds.get(name) == Secret.Kind.ACCOUNT and name in found:
@@ -237,6 +232,18 @@ def uses() -> dict[str, list[Use]]:
         for secret, use in other_uses():
             found.setdefault(secret, []).append(use)
     return found
+
+
+async def _read_for(user_id: int) -> _ReadSecrets:
+    """Return the secrets, with those of this user. Raises CallNotLogged."""
+    read = parts.get(SecretStore).current(asyncio.get_running_loop())
+    if read.kinds is None or user_id not in read.personal:
+        try:
+            await deadline.within(_fill(read, user_id), settings.RECORD_SECONDS)
+        except (DatabaseError, InterfaceError, TimeoutError):
+            log.warning("the secrets cannot be read", exc_info=True)
+            raise CallNotLogged("the catalogue cannot be read now") from None
+    return read
 
 
 async def _fill(read: _ReadSecrets, user_id: int) -> None:

@@ -294,6 +294,28 @@ async def test_an_api_that_refuses_the_new_token_too_is_asked_no_third_time(api:
     assert sent_tokens(api) == ["access-of-alice", "access-of-the-stand-in"]
 
 
+async def test_a_client_that_leaves_while_a_token_is_replaced_is_logged(
+    api: StandIn, alice: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await sync_to_async(connect_to)(api, alice)
+    api.answers["/notes"] = (401, "who are you?")
+    begun = asyncio.Event()
+
+    async def never(*_: object) -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
+
+    monkeypatch.setattr(tokens, "replace_rejected", never)
+    running = asyncio.create_task(call(alice, "ask_api"))
+    await begun.wait()
+    CLIENT_GONE.cancel(running)
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    last = (await logged_calls())[-1]
+    assert last.outcome == outcomes.CANCELLED and last.ended_at is not None
+
+
 async def test_other_errors_leave_the_account_alone(api: StandIn, alice: Any) -> None:
     await sync_to_async(connect_to)(api, alice)
     api.answers["/notes"] = (403, "not you")
