@@ -55,9 +55,21 @@ class Validator(OAuth2Validator):  # type: ignore[misc]
         return found
 
     def _extract_basic_auth(self, request: Any) -> str | None:
-        found: str | None = super()._extract_basic_auth(request)
+        scheme, _space, found = str(request.headers.get("HTTP_AUTHORIZATION") or "").partition(" ")
+        if scheme.lower() != "basic":  # RFC 9110, section 11.1
+            return None
         # The library decodes whatever comes, and fails for letters that base64 does not have.
-        return found if found is None or found.isascii() else "-"
+        return found if found.isascii() else "-"
+
+    def authenticate_client(self, request: Any, *args: Any, **kwargs: Any) -> bool:
+        """Return whether the client proved who it is, in one way (RFC 6749, section 2.3).
+
+        Where there is a Basic header, it counts alone, and for the client that the body names.
+        """
+        if self._extract_basic_auth(request) is None:
+            return bool(self._authenticate_request_body(request))
+        named, request.client = request.client_id, None
+        return bool(self._authenticate_basic_auth(request)) and named in (None, "", request.client.client_id)
 
     def _check_secret(self, provided_secret: str, stored_secret: str) -> bool:
         # The secret has 256 random bits: a slow hash would protect nothing, and let anybody keep the process busy.

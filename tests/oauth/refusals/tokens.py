@@ -42,20 +42,22 @@ def refresh(**changes: Any) -> Any:
     return prepare
 
 
-def exchange_with_basic(client_id: str, secret: str) -> Any:
-    """The exchange of a code by a confidential client; "" stands for its own id or secret."""
+def exchange_with_basic(client_id: str, secret: str, scheme: str = "Basic", /, **more: str) -> Any:
+    """The exchange of a code by a confidential client; "" stands for its own id or secret, also in the body."""
 
     def prepare(scene: Scene) -> Send:
         app = flow.register(token_endpoint_auth_method="client_secret_basic")
         code = flow.get_code(scene.browser, app)
+        own = {"client_id": app.client_id, "client_secret": app.secret}
         pair = f"{client_id or app.client_id}:{secret or app.secret}"
         given = {
             "grant_type": "authorization_code",
             "code": code,
             "redirect_uri": app.redirect_uri,
             "code_verifier": app.verifier,
+            **{name: value or own[name] for name, value in more.items()},
         }
-        header = f"Basic {base64.b64encode(pair.encode()).decode()}"
+        header = f"{scheme} {base64.b64encode(pair.encode()).decode()}"
         return lambda: app.http.post("/oauth/token", urlencode(given), content_type=FORM, HTTP_AUTHORIZATION=header)
 
     return prepare
@@ -425,6 +427,33 @@ ROWS = (
         "RFC 6749, section 5.2",
         SAME_SCHEME,
         exchange_with_basic("", "ths_wrong"),
+        "invalid_client",
+        401,
+        the_challenge_is_basic,
+    ),
+    answered(
+        "wrong-secret-with-basic-in-lower-case",
+        "RFC 6749, section 5.2",
+        SAME_SCHEME,
+        exchange_with_basic("", "ths_wrong", "basic"),
+        "invalid_client",
+        401,
+        the_challenge_is_basic,
+    ),
+    answered(
+        "wrong-basic-beside-the-right-secret",
+        "RFC 6749, section 2.3",
+        "The client MUST NOT use more than one authentication method in each request.",
+        exchange_with_basic("", "ths_wrong", client_id="", client_secret=""),
+        "invalid_client",
+        401,
+        the_challenge_is_basic,
+    ),
+    answered(
+        "basic-of-a-client-that-the-body-does-not-name",
+        "RFC 6749, section 2.3",
+        "The client MUST NOT use more than one authentication method in each request.",
+        exchange_with_basic("", "", client_id="another"),
         "invalid_client",
         401,
         the_challenge_is_basic,
