@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from django.conf import settings
 
 from toolhub import egress
@@ -12,7 +10,7 @@ from toolhub.parts import parts
 
 def allowed() -> egress.AllowList:
     """Return the networks of TOOLHUB_ALLOW_PRIVATE_NETWORKS."""
-    return _parsed(tuple(settings.ALLOW_PRIVATE_NETWORKS))
+    return egress.parse_allowed(settings.ALLOW_PRIVATE_NETWORKS)
 
 
 def allowed_within(entries: tuple[str, ...]) -> egress.AllowList:
@@ -23,8 +21,3 @@ def allowed_within(entries: tuple[str, ...]) -> egress.AllowList:
 def resolver() -> egress.Resolver:
     """Return the resolver of this process."""
     return parts.get(egress.NameResolver).resolve
-
-
-@lru_cache(maxsize=4)
-def _parsed(entries: tuple[str, ...]) -> egress.AllowList:
-    return egress.parse_allowed(entries)

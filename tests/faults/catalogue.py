@@ -1270,8 +1270,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a document is read from public addresses",
         "toolhub/oauth/client_documents.py",
-        "                allowed=_allowed(tuple(settings.CLIENT_NETWORKS)),",
-        "                allowed=_allowed(tuple(settings.ALLOW_PRIVATE_NETWORKS)),",
+        "                allowed=egress.parse_allowed(settings.CLIENT_NETWORKS),",
+        "                allowed=egress.parse_allowed(settings.ALLOW_PRIVATE_NETWORKS),",
         "tests/oauth/test_client_documents.py",
     ),
     Fault(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Final, TypeAlias
 
@@ -49,8 +50,13 @@ _DENIED_NETWORKS: Final = tuple(
 def parse_allowed(entries: Iterable[str]) -> AllowList:
     """Parse networks such as `10.0.0.0/8`, `10.1.2.3:8080`, `127.0.0.0/8:8000`, `fd00::/8` or `[fd00::/8]:443`.
 
-    Raises InvalidNetwork.
+    Raises InvalidNetwork. The same entries are parsed once: requests ask for those of the settings again and again.
     """
+    return _parse(tuple(entries))
+
+
+@lru_cache(maxsize=64)
+def _parse(entries: tuple[str, ...]) -> AllowList:
     allowed: list[AllowedNetwork] = []
     for entry in entries:
         text, port = entry.strip(), ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import requests
@@ -54,7 +53,7 @@ class _EgressAdapter(BaseAdapter):
                 timeout=TIMEOUT_SECONDS,
                 max_bytes=MAX_ANSWER_BYTES,
                 resolver=parts.get(egress.NameResolver).resolve,
-                allowed=_allowed(tuple(settings.SIGN_IN_NETWORKS)),
+                allowed=egress.parse_allowed(settings.SIGN_IN_NETWORKS),
             )
         except egress.EgressError as error:
             raise requests.ConnectionError(str(error), request=request) from error
@@ -69,8 +68,3 @@ class _EgressAdapter(BaseAdapter):
 
     def close(self) -> None:
         """Close nothing: every request has its own connection."""
-
-
-@lru_cache(maxsize=4)
-def _allowed(entries: tuple[str, ...]) -> egress.AllowList:
-    return egress.parse_allowed(entries)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -61,7 +60,7 @@ class Fetcher:
                 timeout=FETCH_SECONDS,
                 max_bytes=MAX_DOCUMENT_BYTES,
                 resolver=parts.get(egress.NameResolver).resolve,
-                allowed=_allowed(tuple(settings.CLIENT_NETWORKS)),
+                allowed=egress.parse_allowed(settings.CLIENT_NETWORKS),
             )
         except egress.EgressError as error:
             raise CIMDError(str(error)) from error
@@ -140,8 +139,3 @@ def _check_address(client_id: str) -> None:
         or {".", ".."} & set(segments)
     ):
         raise CIMDError("the id must be an https address with a path, without a user, a fragment or dot segments")
-
-
-@lru_cache(maxsize=4)
-def _allowed(entries: tuple[str, ...]) -> egress.AllowList:
-    return egress.parse_allowed(entries)
