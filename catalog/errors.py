@@ -213,12 +213,13 @@ class ToolError(Exception):
     """An error raised by a function: the call ends with `isError` and this sentence, which the model reads.
 
     `audit_message` is the text for the audit log instead, which may contain more than the caller may know. `code` is
-    what hints choose by (see `catalog.runners.hints`), such as the HTTP status of an API.
+    what hints choose by (see `catalog.runners.hints`), such as the HTTP status of an API. `rejected` says that a
+    service refused the credentials of the request itself, so that nothing ran.
     """
 
-    def __init__(self, *words: Any, audit_message: str = "", code: str = "") -> None:
+    def __init__(self, *words: Any, audit_message: str = "", code: str = "", rejected: bool = False) -> None:
         super().__init__(*words)
-        self.audit_message, self.code = audit_message, code
+        self.audit_message, self.code, self.rejected = audit_message, code, rejected
 
 
 CLIENT_CAPABILITIES = frozenset({"elicitation", "roots", "sampling"})

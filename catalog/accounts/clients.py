@@ -18,6 +18,7 @@ from catalog import encryption
 from catalog.accounts import requests
 from catalog.accounts.discovery import GRANTS, Server, entered_origins
 from catalog.accounts.problems import AccountProblem
+from catalog.accounts.requests import host_of, is_text
 from catalog.models import Secret
 from catalog.models.accounts import Client
 from catalog.runners.destinations import LOOPBACK
@@ -57,6 +58,8 @@ def find_entered(secret: Secret) -> Client | None:
     """Return the client that an administrator registered by hand; None for none. Raises AccountProblem."""
     if not secret.client_id:
         return None
+    if not (secret.issuer or secret.token_endpoint):
+        raise AccountProblem("no_issuer", where=host_of(secret.url))  # the service would choose who gets our secret
     if not secret.client_secret:
         return Client(secret.client_id)
     try:
@@ -96,7 +99,7 @@ def keep(secret: Secret, server: Server, client: Client) -> None:
     """Store the client that was registered at this server. Raises KeysError."""
     known = {"client_id": client.client_id, "client_secret": client.client_secret, "method": client.method}
     text = json.dumps({"issuer": server.identity, "redirect": redirect_url(), "client": known})
-    stored = encryption.encrypt(text, secret.client_owner)
+    stored = encryption.encrypt(text, secret.registration_owner)
     Secret._base_manager.filter(pk=secret.pk).update(registration=stored)
 
 
@@ -126,7 +129,7 @@ def _find_registered(secret: Secret, server: Server) -> Client | None:
     if not secret.registration:
         return None
     try:
-        found = json.loads(encryption.decrypt(secret.registration, secret.client_owner))
+        found = json.loads(encryption.decrypt(secret.registration, secret.registration_owner))
     except (encryption.DecryptionError, encryption.KeysError):
         return None  # a new registration takes its place
     same = (found["issuer"], found["redirect"]) == (server.identity, redirect_url())
@@ -153,4 +156,7 @@ async def _register(secret: Secret, server: Server) -> Client:
     ends = found.client_secret_expires_at or 0
     if ends and ends < time.time():
         raise AccountProblem("registration", where=server.name, why="client_secret_expires_at")
+    for text in (found.client_id, found.client_secret or "x"):
+        if not is_text(text):
+            raise AccountProblem("registration", where=server.name, why="client_id")
     return Client(found.client_id, (found.client_secret or "") if method != "none" else "", method)

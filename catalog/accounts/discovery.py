@@ -68,16 +68,17 @@ def entered_origins(secret: Secret) -> frozenset[str]:
 
 async def discover(secret: Secret) -> Server:
     """Return the authorization server of an account. Raises AccountProblem."""
+    entered = entered_origins(secret)
     if secret.token_endpoint:
+        revocation = secret.revocation_endpoint
         return Server(
             issuer=secret.issuer,
-            authorization_endpoint=requests.check_address(secret.authorization_endpoint),
-            token_endpoint=requests.check_address(secret.token_endpoint),
-            revocation_endpoint=secret.revocation_endpoint and requests.check_address(secret.revocation_endpoint),
+            authorization_endpoint=requests.check_address(secret.authorization_endpoint, entered),
+            token_endpoint=requests.check_address(secret.token_endpoint, entered),
+            revocation_endpoint=revocation and requests.check_address(revocation, entered),
             resource=secret.url,
             scope=secret.scopes,
         )
-    entered = entered_origins(secret)
     challenged, resource = (await _ask_resource(secret.url, entered)) if secret.url else (None, None)
     named = [str(one) for one in resource.authorization_servers] if resource is not None else []
     metadata = await _read_metadata(secret, named, entered)
@@ -149,17 +150,23 @@ def _describe(
     if "S256" not in (found.code_challenge_methods_supported or ()):
         raise AccountProblem("no_pkce", where=requests.host_of(str(found.issuer)))
 
-    def check(address: object) -> str:
-        return requests.check_address(str(address)) if address is not None else ""
+    entered = entered_origins(secret)
 
+    def check(address: object) -> str:
+        return requests.check_address(str(address), entered) if address is not None else ""
+
+    wanted = str(resource.resource) if resource is not None else secret.url
+    scope = secret.scopes or _choose_scope(found, resource, challenged)
+    if not all(requests.is_text(text) for text in (str(found.issuer), wanted or "x", scope or "x")):
+        raise AccountProblem("not_metadata", where=requests.host_of(str(found.issuer)))
     return Server(
         issuer=str(found.issuer),
         authorization_endpoint=check(found.authorization_endpoint),
         token_endpoint=check(found.token_endpoint),
         revocation_endpoint=check(found.revocation_endpoint),
         registration_endpoint=check(found.registration_endpoint),
-        resource=str(resource.resource) if resource is not None else secret.url,
-        scope=secret.scopes or _choose_scope(found, resource, challenged),
+        resource=wanted,
+        scope=scope,
         methods=tuple(found.token_endpoint_auth_methods_supported or ("client_secret_basic",)),
         reads_client_documents=found.client_id_metadata_document_supported is True,
         sends_issuer=found.authorization_response_iss_parameter_supported is True,

@@ -6,6 +6,7 @@ answer counts only in the browser, and for the person, that began the sign-in.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import secrets
@@ -29,6 +30,8 @@ from catalog.threads import run_in_loop
 
 KEY = "connecting_accounts"
 LIFETIME_SECONDS = 600
+PREPARE_SECONDS = 20.0
+"""Maximum seconds of everything that is asked before a person leaves: a page waits for it."""
 MAX_OPEN = 5
 """Sign-ins that one session may have begun; the oldest are forgotten."""
 Destinations = Mapping[str, str]
@@ -113,14 +116,14 @@ def finish(session: Any, user: User, answer: Mapping[str, str]) -> tuple[Secret,
 
 
 def store(user: User, secret: Secret, connected: Connected, allowed: Destinations) -> None:
-    """Keep the tokens as this user's account; those of an earlier account are revoked."""
+    """Keep the tokens as this user's account; those of an earlier account at another server are revoked."""
     begun, issued = connected.begun, connected.issued
     server = begun.server
     with transaction.atomic():
         entry, _made = PersonalSecret.objects.select_for_update().get_or_create(secret=secret, user=user)
         entry.destinations = dict(allowed)
         entry.save()
-        account = ConnectedAccount.objects.filter(pk=entry.pk).select_related("entry__secret").first()
+        account = _lock(entry)
         before = _read(account) if account is not None else None
         account = account or ConnectedAccount(entry=entry, version=0)
         account.issuer, account.resource = server.identity, server.resource
@@ -131,22 +134,45 @@ def store(user: User, secret: Secret, connected: Connected, allowed: Destination
         endpoints = (server.token_endpoint, server.revocation_endpoint)
         account.store(Tokens(issued.access_token, issued.refresh_token, begun.client, *endpoints))
         account.save()
-    if before is not None:
-        run_in_loop(tokens.revoke(before, entered_origins(secret)))
+    # The same server replaces what it issued to this client before, or issues the same again.
+    if before is not None and (before.client.client_id, before.token_endpoint) != (
+        begun.client.client_id,
+        server.token_endpoint,
+    ):
+        run_in_loop(tokens.revoke(secret, before))
+
+
+def discard(secret: Secret, connected: Connected) -> None:
+    """Revoke tokens that belong to nobody: the account is no longer needed."""
+    begun, issued = connected.begun, connected.issued
+    endpoints = (begun.server.token_endpoint, begun.server.revocation_endpoint)
+    run_in_loop(tokens.revoke(secret, Tokens(issued.access_token, issued.refresh_token, begun.client, *endpoints)))
 
 
 def disconnect(entry: PersonalSecret) -> bool:
     """Remove a user's account, then revoke its tokens; return whether the service confirmed that they are revoked."""
-    account = ConnectedAccount.objects.filter(pk=entry.pk).select_related("entry__secret").first()
-    found = _read(account) if account is not None else None
-    entered = entered_origins(entry.secret)
-    entry.delete()
-    return found is not None and run_in_loop(tokens.revoke(found, entered))
+    with transaction.atomic():
+        account = _lock(entry)
+        found = _read(account) if account is not None else None
+        entry.delete()
+    return found is not None and run_in_loop(tokens.revoke(entry.secret, found))
+
+
+def _lock(entry: PersonalSecret) -> ConnectedAccount | None:
+    """Return the account, locked: a refresh stores its tokens before or not at all."""
+    accounts = ConnectedAccount.objects.filter(pk=entry.pk).select_related("entry__secret")
+    found: ConnectedAccount | None = accounts.select_for_update(of=("self",)).first()
+    return found
 
 
 async def _prepare(secret: Secret) -> tuple[Server, Client, bool]:
-    server = await discovery.discover(secret)
-    client, is_new = await clients.choose(secret, server)
+    try:
+        async with asyncio.timeout(PREPARE_SECONDS):
+            server = await discovery.discover(secret)
+            client, is_new = await clients.choose(secret, server)
+    except TimeoutError:
+        where = requests.host_of(secret.url or secret.issuer or secret.token_endpoint)
+        raise AccountProblem("unreachable", where=where, why="timeout") from None
     return server, client, is_new
 
 
@@ -163,21 +189,24 @@ async def _exchange(secret: Secret, begun: Begun, code: str) -> tokens.Issued:
         form["resource"] = server.resource
     form, headers = clients.authenticate(begun.client, form)
     response = await requests.post_form(server.token_endpoint, entered_origins(secret), form, headers)
-    answer = requests.read_json(response)
-    # Some services answer errors with status 200 (GitHub's documentation).
-    if response.status_code != 200 or "error" in answer:
-        why = requests.show(answer.get("error") or f"HTTP {response.status_code}")
-        raise AccountProblem("error", where=server.name, why=why)
     try:
-        return tokens.read_answer(answer)
+        return tokens.read_response(response)
+    except tokens.TokenRefused as refused:
+        raise AccountProblem("error", where=server.name, why=refused.code or f"HTTP {refused.status}") from None
     except AccountProblem as problem:
         raise AccountProblem(problem.code, where=server.name, **problem.params) from None
 
 
 def _check_issuer(server: Server, issuer: str | None) -> None:
     """Raise AccountProblem for an answer of another server than the one that was asked (RFC 9207, section 2.4)."""
-    # Endpoints that were entered by hand may be without an issuer to compare with.
-    if (issuer is None and server.sends_issuer) or (issuer is not None and server.issuer not in ("", issuer)):
+    if issuer is None and not server.sends_issuer:
+        return
+    if server.issuer:
+        same = issuer == server.issuer
+    else:
+        # Endpoints that were entered by hand: whoever answers must at least be where the code goes.
+        same = requests.host_of(issuer or "") == requests.host_of(server.token_endpoint)
+    if not same:
         raise AccountProblem("other_answer", where=server.name, found=requests.show(issuer or "?"))
 
 

@@ -42,6 +42,10 @@ SENTENCES: dict[str, Promise] = {
         "%(where)s does not let clients register themselves. Ask %(contact)s to register this server there, with the "
         "redirect address %(redirect)s, and to enter the client ID."
     ),
+    "no_issuer": _(
+        "The client ID for %(where)s belongs to no authorization server. Ask %(contact)s to enter the issuer where it "
+        "is registered."
+    ),
     "registration": _("%(where)s did not register this server: %(why)s. Tell %(contact)s."),
     "client_secret": _("The client secret can no longer be read. Ask %(contact)s to enter it again."),
     "keys": _("Accounts cannot be connected yet. Ask %(contact)s to set up TOOLHUB_ENCRYPTION_KEYS."),

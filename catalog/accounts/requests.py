@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 TIMEOUT_SECONDS = 10.0
 MAX_ANSWER_BYTES = 262_144
 MAX_SHOWN_CHARACTERS = 200
+MAX_TEXT_CHARACTERS = 2_000
+"""Maximum characters of an address, a scope or a client ID, as the columns have them."""
 FORM = "application/x-www-form-urlencoded"
 _LENGTHS = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 """Headers about the form of a body that `toolhub.egress` has already unpacked."""
@@ -41,12 +43,20 @@ def host_of(url: str) -> str:
         return show(url)
 
 
-def check_address(url: str) -> str:
-    """Return the address. Raises AccountProblem unless it is https, or on this machine itself."""
+def is_text(value: str, most: int = MAX_TEXT_CHARACTERS) -> bool:
+    """Return whether a text of a service is one that our tables and headers can hold: printable ASCII, not too long."""
+    return 0 < len(value) <= most and value.isascii() and value.isprintable()
+
+
+def check_address(url: str, entered: frozenset[str]) -> str:
+    """Return the address. Raises AccountProblem unless it is https, or on this machine itself and entered by hand."""
     try:
         destinations.check_https(url)
+        secure = url.lower().startswith("https://") or egress.origin_of(url) in entered
     except (SettingsProblem, egress.DeniedAddress):
-        raise AccountProblem("insecure", where=show(url)) from None
+        secure = False
+    if not secure or not is_text(url):
+        raise AccountProblem("insecure", where=show(url))
     return url
 
 
@@ -78,7 +88,7 @@ async def _send(
 ) -> httpx2.Response:
     import httpx2
 
-    check_address(url)
+    check_address(url, entered)
     try:
         reply = await egress.fetch(
             method,

@@ -33,8 +33,14 @@ LEASE_SECONDS = 30
 """More than a refresh can take (`requests.TIMEOUT_SECONDS`): after it, another process may try."""
 POLL_SECONDS = 0.2
 MAX_EXPIRES_SECONDS = 10 * 365 * 86_400
-ENDED_ERRORS = frozenset({"invalid_grant", "invalid_client", "unauthorized_client"})
-"""Errors of a token endpoint after which the same refresh token never works again (RFC 6749, section 5.2)."""
+PAUSE_SECONDS = 10
+"""Seconds after a failed refresh until the next one."""
+ENDED_ERRORS = frozenset({"invalid_grant", "bad_refresh_token"})
+"""Errors of a token endpoint after which the same refresh token never works again (RFC 6749, section 5.2; GitHub)."""
+CLIENT_ERRORS = frozenset({"invalid_client", "unauthorized_client"})
+"""Errors about our client, which an administrator can mend, or which a new registration mends."""
+MIN_TOKEN_CHARACTERS, MAX_TOKEN_CHARACTERS = 8, 7_900
+"""Of a token: a shorter one cannot be masked in log lines, and a header carries no longer one (`HEADER_VALUE`)."""
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
@@ -45,6 +51,14 @@ class NotConnected(Exception):
 
 class CannotRefresh(Exception):
     """An error for a token that cannot be refreshed now: its authorization server does not answer as it should."""
+
+
+class TokenRefused(Exception):
+    """An error for a token endpoint that issued nothing: its status and error code."""
+
+    def __init__(self, status: int, code: str) -> None:
+        super().__init__(f"{status} {code}")
+        self.status, self.code = status, code
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +107,11 @@ async def access_token(user_id: int, name: str) -> str:
     found = _read(account)
     if account.expires_at is None or account.expires_at > timezone.now() + timedelta(seconds=EARLY_SECONDS):
         return found.access_token
+    works = account.expires_at > timezone.now()
+    if works and account.refreshing_until is not None and account.refreshing_until > timezone.now():
+        return found.access_token  # somebody else refreshes it, or could not do so just now
     if not found.refresh_token:
-        if account.expires_at > timezone.now():
+        if works:
             return found.access_token
         raise NotConnected
     try:
@@ -132,23 +149,44 @@ def read_answer(answer: Mapping[str, Any]) -> Issued:
     except ValidationError as error:
         wrong = ", ".join(sorted({str(one["loc"][0]) for one in error.errors() if one["loc"]})) or "access_token"
         raise AccountProblem("no_token", why=wrong) from None
-    if not found.access_token.isascii() or not found.access_token.isprintable() or " " in found.access_token:
+    if len(found.access_token) < MIN_TOKEN_CHARACTERS or not _is_token(found.access_token):
         raise AccountProblem("no_token", why="access_token")
+    if found.refresh_token and not _is_token(found.refresh_token):
+        raise AccountProblem("no_token", why="refresh_token")
+    scope = found.scope if found.scope and requests.is_text(found.scope) else ""
     expires_at = None
     if found.expires_in is not None:
         expires_at = timezone.now() + timedelta(seconds=min(max(found.expires_in, 0), MAX_EXPIRES_SECONDS))
-    return Issued(found.access_token, found.refresh_token or "", found.scope or "", expires_at)
+    return Issued(found.access_token, found.refresh_token or "", scope, expires_at)
 
 
-async def revoke(tokens: Tokens, entered: frozenset[str]) -> bool:
+def read_response(response: Any) -> Issued:
+    """Return what the response of a token endpoint issued. Raises TokenRefused, AccountProblem."""
+    answer = requests.read_json(response)
+    # Some services answer errors with status 200 (GitHub's documentation).
+    if response.status_code != 200 or "error" in answer:
+        raise TokenRefused(response.status_code, requests.show(answer.get("error") or ""))
+    return read_answer(answer)
+
+
+def _is_token(text: str) -> bool:
+    return requests.is_text(text, MAX_TOKEN_CHARACTERS) and " " not in text
+
+
+async def revoke(secret: Secret, tokens: Tokens) -> bool:
     """Revoke both tokens at their server (RFC 7009); return whether it said that they are revoked."""
     if not tokens.revocation_endpoint:
         return False
+    try:
+        client = _current_client(secret, tokens.client)
+    except CannotRefresh:
+        return False
+    entered = entered_origins(secret)
     revoked = True
     for token, hint in ((tokens.refresh_token, "refresh_token"), (tokens.access_token, "access_token")):
         if not token:
             continue
-        form, headers = clients.authenticate(tokens.client, {"token": token, "token_type_hint": hint})
+        form, headers = clients.authenticate(client, {"token": token, "token_type_hint": hint})
         try:
             response = await requests.post_form(tokens.revocation_endpoint, entered, form, headers)
         except AccountProblem as error:
@@ -179,35 +217,41 @@ async def _refresh(account: ConnectedAccount) -> None:
 async def _send_refresh(account: ConnectedAccount) -> None:
     secret = account.entry.secret
     found = _read(account)
-    client = _current_client(secret, found.client)
-    form = {"grant_type": "refresh_token", "refresh_token": found.refresh_token}
-    if account.resource:
-        form["resource"] = account.resource
-    form, headers = clients.authenticate(client, form)
-    entered = entered_origins(secret)
+    stored = False
     try:
-        response = await requests.post_form(found.token_endpoint, entered, form, headers)
-        answer = requests.read_json(response)
-        if response.status_code != 200:
-            if response.status_code in (400, 401) and answer.get("error") in ENDED_ERRORS:
-                log.info("account %s ended: %s", account.pk, answer["error"])
-                await _in_thread(lambda: _end(account))
-                raise NotConnected
-            raise AccountProblem("status", where=found.token_endpoint, status=response.status_code)
-        issued = read_answer(answer)
+        client = _current_client(secret, found.client)
+        form = {"grant_type": "refresh_token", "refresh_token": found.refresh_token}
+        if account.resource:
+            form["resource"] = account.resource
+        form, headers = clients.authenticate(client, form)
+        issued = read_response(await requests.post_form(found.token_endpoint, entered_origins(secret), form, headers))
+        fresh = replace(
+            found,
+            access_token=issued.access_token,
+            refresh_token=issued.refresh_token or found.refresh_token,
+            client=client,
+        )
+        stored = True
+        if not await _in_thread(lambda: _store(account, fresh, issued), patient=True):
+            # Disconnected or connected again meanwhile: these tokens belong to nobody.
+            await revoke(secret, fresh)
+    except TokenRefused as error:
+        registered = not secret.client_id and found.client.client_id != clients.document_url()
+        if error.code in ENDED_ERRORS or (error.code in CLIENT_ERRORS and registered):
+            log.info("account %s ended: %s", account.pk, error)
+            stored = True
+            await _in_thread(lambda: _end(account), patient=True)
+            if error.code in CLIENT_ERRORS:
+                await _in_thread(lambda: clients.forget(secret))
+            raise NotConnected from None
+        log.warning("the tokens of account %s cannot be refreshed now: %s", account.pk, error)
+        raise CannotRefresh from None
     except AccountProblem as error:
         log.warning("the tokens of account %s cannot be refreshed now: %s", account.pk, error)
-        await _in_thread(lambda: _give_up(account))
         raise CannotRefresh from error
-    fresh = replace(
-        found,
-        access_token=issued.access_token,
-        refresh_token=issued.refresh_token or found.refresh_token,
-        client=client,
-    )
-    if not await _in_thread(lambda: _store(account, fresh, issued)):
-        # Disconnected or connected again meanwhile: these tokens belong to nobody.
-        await revoke(fresh, entered)
+    finally:
+        if not stored:
+            await _in_thread(lambda: _give_up(account))
 
 
 def _current_client(secret: Secret, issued_to: Client) -> Client:
@@ -274,8 +318,14 @@ def _end(account: ConnectedAccount) -> None:
 
 
 def _give_up(account: ConnectedAccount) -> None:
-    _same(account).update(refreshing_until=None)
+    _same(account).update(refreshing_until=timezone.now() + timedelta(seconds=PAUSE_SECONDS))
 
 
-async def _in_thread(work: Callable[[], T]) -> T:
-    return await threads.storage().run(work)
+async def _in_thread(work: Callable[[], T], *, patient: bool = False) -> T:
+    """Run `work` in a thread; a `patient` one waits for a free thread, because what it stores would be lost."""
+    while True:
+        try:
+            return await threads.storage().run(work)
+        except threads.Busy:
+            if not patient:
+                raise

@@ -8,6 +8,7 @@ clients get a sentence with the link. The tokens themselves never reach a client
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from uuid import uuid4
 
@@ -24,8 +25,6 @@ from catalog.secrets.resolve import AccountNeeded, MissingSecret, Sent
 from toolhub.wire.errors import URL_ELICITATION_REQUIRED
 from toolhub.wire.versions import MODERN
 
-REJECTED = "401"
-"""The code of an error of a service that does not accept a token: nothing ran."""
 URL_ERROR_REVISIONS = frozenset({"2025-11-25"})
 """Revisions in which an error carries links (`URLElicitationRequiredError`)."""
 WAIT_SECONDS = 50.0
@@ -35,6 +34,7 @@ MAX_ASK_SECONDS = 60.0
 """Maximum seconds of asking, without the time in which the client has the question."""
 
 Secrets = Mapping[str, str]
+log = logging.getLogger(__name__)
 
 
 async def ask(call: BegunCall, channel: Channel, needed: AccountNeeded, sent: Sent) -> Outcome | Secrets:
@@ -80,6 +80,9 @@ async def run(
             fresh = await _replace_rejected(outcome, found, sent, call.intent.caller) if again else None
         except asyncio.CancelledError as error:
             return cancellation(error), list(used)
+        except Exception:  # the call has run, and its end is logged whatever happens here
+            log.exception("the token of call %s cannot be replaced", call.id)
+            fresh = None
         if fresh is None:
             break
         found = fresh
@@ -91,9 +94,7 @@ async def _replace_rejected(
     outcome: Outcome, found: Secrets, sent: Sent, caller: Caller
 ) -> Secrets | AccountNeeded | None:
     """Return other secrets for another attempt after the service refused a token; None when this is the end."""
-    if not found or outcome.reason is None or outcome.reason.code != "tool.error":
-        return None
-    if outcome.reason.params.get("code") != REJECTED:
+    if not found or not outcome.rejected:
         return None
     try:
         return await resolve.replace_rejected(found, sent, caller)

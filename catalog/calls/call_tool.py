@@ -171,6 +171,10 @@ async def _call_with_secrets(
     found: Mapping[str, str] | resolve.AccountNeeded = NO_SECRETS
     try:
         found = await resolve.resolve(prepared.secrets_sent, what.caller)
+    except asyncio.CancelledError as error:  # it may wait for the tokens of an account
+        what.arguments = prepared.rejected_arguments_text(arguments)
+        await call_log.finish(await call_log.begin(what, call_id), cancellation(error).ending([]))
+        raise
     except resolve.AccountNeeded as error:
         found = error
     except resolve.MissingSecret as error:

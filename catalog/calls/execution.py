@@ -52,6 +52,8 @@ class Outcome:
     detail: str = ""
     reason: Reason | None = None
     """The coded form of `detail`, unless `detail` came from the tool or the client."""
+    rejected: bool = False
+    """Whether a service refused the credentials, so that nothing ran."""
 
     def ending(self, secrets: list[str]) -> Ending:
         """Return how the run ended for the log, without its result and without secrets."""
@@ -113,7 +115,8 @@ def tool_error(error: Exception, audit_message: str = "") -> Outcome:
     code = exact_text(getattr(error, "code", ""))
     # The code has no sentence of its own: pages show the detail, and tool health counts causes.
     reason = Reason("tool.error", {"code": code}) if hints.CODE.fullmatch(code) else None
-    return Outcome(outcomes.TOOL_ERROR, failure(sentence), None, type(error).__name__, detail, reason)
+    rejected = getattr(error, "rejected", False) is True
+    return Outcome(outcomes.TOOL_ERROR, failure(sentence), None, type(error).__name__, detail, reason, rejected)
 
 
 def _unexpected(begun: BegunCall, error_class: str) -> Outcome:

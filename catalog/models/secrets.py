@@ -57,6 +57,11 @@ NEEDS_CLIENT_SECRET = _(
 )
 
 
+NEEDS_PERMISSION = _(
+    'You need the permission "Can use secrets in tools and upstream servers" to decide where people sign in.'
+)
+
+
 class Secret(models.Model):
     class Kind(models.TextChoices):
         SHARED = "shared", _("shared: one value for all users, entered here")
@@ -162,6 +167,8 @@ class Secret(models.Model):
             raise PermissionDenied(NEEDS_VALUE)
         if self._moves_client_secret():
             raise PermissionDenied(NEEDS_CLIENT_SECRET)
+        if self._moves_sign_in():
+            raise PermissionDenied(NEEDS_PERMISSION)
         if self.registration and self._has_other_addresses():
             self.registration = ""  # made at another server
         super().save(*args, **options)
@@ -174,6 +181,11 @@ class Secret(models.Model):
     def client_owner(self) -> str:
         """The owner of the encrypted client: with other addresses, it cannot be read."""
         return f"client of {self.name} at {self.addresses_digest}"
+
+    @property
+    def registration_owner(self) -> str:
+        """The owner of the encrypted registration, in the same way."""
+        return f"registration of {self.name} at {self.addresses_digest}"
 
     @property
     def is_own(self) -> bool:
@@ -233,6 +245,12 @@ class Secret(models.Model):
         if bool(self.authorization_endpoint) != bool(self.token_endpoint):
             missing = "token_endpoint" if self.authorization_endpoint else "authorization_endpoint"
             problems[missing] = _("Enter both the authorization endpoint and the token endpoint, or neither.")
+        elif self.client_id and not (self.issuer or self.token_endpoint):
+            # Otherwise the service decides which server gets our client secret (client-registration, "Authorization
+            # Server Binding").
+            problems["issuer"] = _("Enter the issuer, or the endpoints, where this client is registered.")
+        elif self.client_id.startswith(settings.PUBLIC_URL):
+            problems["client_id"] = _("This server uses its client document by itself. Leave the client ID empty.")
         elif self.token_endpoint and not self.client_id:
             problems["client_id"] = _("A service without metadata needs the ID of a client that is registered there.")
         elif self.revocation_endpoint and not self.token_endpoint:
@@ -241,6 +259,8 @@ class Secret(models.Model):
             problems["url"] = _("Enter the URL of the service, its issuer, or its endpoints.")
         if problems:
             raise ValidationError(problems)
+        if self._moves_sign_in():
+            raise ValidationError(NEEDS_PERMISSION, code="permission")
 
     def _moves_client_secret(self) -> bool:
         """Return whether the stored client secret stays and would be sent to other addresses than before."""
@@ -248,6 +268,16 @@ class Secret(models.Model):
             return False
         stored = type(self)._base_manager.filter(pk=self.pk, client_secret=self.client_secret)
         return stored.exists() and self._has_other_addresses()  # a new one: whoever entered it decides
+
+    def _moves_sign_in(self) -> bool:
+        """Return whether the signed-in user decides anew where tokens of people come from, and may not."""
+        from catalog.models import secret_flows
+
+        if self.kind != self.Kind.ACCOUNT or secret_flows.may_use_secrets():
+            return False
+        stored = type(self)._base_manager.filter(pk=self.pk).first()
+        before = None if stored is None else (stored.account_addresses, stored.client_id)
+        return before != (self.account_addresses, self.client_id)
 
     def _has_other_addresses(self) -> bool:
         stored = type(self)._base_manager.filter(pk=self.pk).first()

@@ -112,7 +112,9 @@ def with_hints(run: Run, hints: Sequence[Hint], defaults: Mapping[str, str] = {}
         except ToolError as error:
             if type(error) is ToolError and (text := find(hints, error.code, str(error), defaults)):
                 audit_message = error.audit_message and f"{error.audit_message} {text}"
-                raise ToolError(f"{error} {text}", audit_message=audit_message, code=error.code) from None
+                raise ToolError(
+                    f"{error} {text}", audit_message=audit_message, code=error.code, rejected=error.rejected
+                ) from None
             raise
         if isinstance(result, Result) and result.is_error and (text := find(hints, result.code, _text(result))):
             result.content = [*result.content, text]

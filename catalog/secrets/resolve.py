@@ -240,7 +240,7 @@ async def _read_for(user_id: int) -> _ReadSecrets:
     if read.kinds is None or user_id not in read.personal:
         try:
             await deadline.within(_fill(read, user_id), settings.RECORD_SECONDS)
-        except (DatabaseError, InterfaceError, TimeoutError):
+        except (DatabaseError, InterfaceError, TimeoutError, threads.Busy):
             log.warning("the secrets cannot be read", exc_info=True)
             raise CallNotLogged("the catalogue cannot be read now") from None
     return read
@@ -288,7 +288,7 @@ async def _read_account(name: str, user_id: int, rejected: str = "") -> str:
             "help, connect the account again at %(address)s."
         )
         raise MissingSecret(name, sentence % {"name": name, "address": f"{settings.PUBLIC_URL}/secrets/"}) from None
-    except (DatabaseError, InterfaceError):
+    except (DatabaseError, InterfaceError, threads.Busy):
         log.warning("the account %s cannot be read", name, exc_info=True)
         raise CallNotLogged("the catalogue cannot be read now") from None
     redaction().add_log_values([value])

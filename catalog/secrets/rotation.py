@@ -35,10 +35,10 @@ def _move_clients() -> int:
     number = 0
     for row in Secret._base_manager.select_for_update().exclude(client_secret="", registration=""):
         changed = {}
-        for column in ("client_secret", "registration"):
+        for column, owner in (("client_secret", row.client_owner), ("registration", row.registration_owner)):
             if stored := getattr(row, column):
                 try:
-                    changed[column] = encryption.move(stored, row.client_owner)
+                    changed[column] = encryption.move(stored, owner)
                 except encryption.DecryptionError:
                     raise encryption.UnreadableValue(
                         f"The client of the account {row} cannot be decrypted with any of TOOLHUB_ENCRYPTION_KEYS. Add "

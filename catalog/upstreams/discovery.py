@@ -17,6 +17,7 @@ from django.utils.translation import override
 
 from audit.actions import actor, log
 from catalog import quarantine
+from catalog.errors import CallNotLogged
 from catalog.language import ENGLISH
 from catalog.models import Prompt, Resource, Tool, Upstream, app_pages
 from catalog.models.base import CatalogueItem
@@ -34,7 +35,7 @@ MODELS: Mapping[Kind, type[CatalogueItem]] = {"tool": Tool, "resource": Resource
 MAX_NAME_CHARACTERS = 128
 MAX_SHOWN_NEW = 200
 """Maximum number of names that are kept of what is not imported."""
-SETTINGS_ERRORS = (ValueError, resolve.MissingSecret)
+SETTINGS_ERRORS = (ValueError, resolve.MissingSecret, CallNotLogged)
 """Errors before a connection attempt, as a sentence in the active language."""
 ConnectionWithSecrets = tuple[Connection, Mapping[str, str]]
 
@@ -114,7 +115,7 @@ def resolve_connection(upstream: Upstream, user_id: int | None) -> ConnectionWit
         raise UpstreamError(str(error), _explain(error), words) from None
 
 
-def _explain(error: ValueError | resolve.MissingSecret) -> str:
+def _explain(error: ValueError | resolve.MissingSecret | CallNotLogged) -> str:
     """Return the error as a sentence for staff and the audit log."""
     return error.audit_message if isinstance(error, resolve.MissingSecret) else str(error)
 

@@ -76,6 +76,7 @@ def callback(request: HttpRequest) -> HttpResponse:
         secret, connected = flow.finish(request.session, user, request.GET.dict())
         card = _find(user, secret.name)
         if card is None:
+            flow.discard(secret, connected)
             raise AccountProblem("changed")
     except AccountProblem as problem:
         return _fail(request, "", problem)

@@ -85,6 +85,14 @@ class Card:
         return host_of(found.issuer) if found is not None else ""
 
     @property
+    def hosts(self) -> tuple[str, str] | None:
+        """Where people sign in, and where their tokens come from, as an administrator entered it; None: discovered."""
+        secret = self.secret
+        return (
+            (host_of(secret.authorization_endpoint), host_of(secret.token_endpoint)) if secret.token_endpoint else None
+        )
+
+    @property
     def is_there(self) -> bool:
         """Whether the user entered the value, or connected the account."""
         return self.account is not None if self.is_account else self.mine is not None

@@ -24,6 +24,9 @@ Watch: TypeAlias = Callable[[bool], Callable[[bytes], Awaitable[None]]]
 """Called for every response, with whether it is an event stream: returns the function that is awaited with each piece
 before it is passed on. An EgressError that it raises ends the response."""
 
+OnStatus: TypeAlias = Callable[[httpx2.Request, int], None]
+"""Called with the request and the status of every response, for clients of other protocols that do not pass it on."""
+
 
 class EgressTransportError(httpx2.TransportError):
     """An EgressError inside a client that knows its own errors only; `reason` is not for the caller."""
@@ -79,7 +82,7 @@ class CheckedTransport(httpx2.AsyncHTTPTransport):
         context: ssl.SSLContext,
         max_bytes: int,
         watch: Watch | None = None,
-        on_status: Callable[[int], None] | None = None,
+        on_status: OnStatus | None = None,
     ) -> None:
         super().__init__(verify=context, trust_env=False)
         # A pool of its own, not that of `fetch`: it ends with this client, which belongs to one user and one token.
@@ -94,7 +97,7 @@ class CheckedTransport(httpx2.AsyncHTTPTransport):
         except EgressError as error:
             raise EgressTransportError(error, request) from None
         if self._on_status is not None:
-            self._on_status(response.status_code)
+            self._on_status(request, response.status_code)
         if response.has_redirect_location:
             await response.aclose()
             led_on = _("%(host)s sent a redirect (HTTP status %(status)d), which is not followed")
@@ -124,12 +127,11 @@ def checked_client(
     allowed: AllowList = (),
     ssl_context: ssl.SSLContext | None = None,
     watch: Watch | None = None,
-    on_status: Callable[[int], None] | None = None,
+    on_status: OnStatus | None = None,
 ) -> httpx2.AsyncClient:
     """Return a client with these checks.
 
-    `read_timeout` is the maximum silence of a stream in seconds; None: unlimited. `on_status` is called with the status
-    of every response, for clients of other protocols that do not pass it on.
+    `read_timeout` is the maximum silence of a stream in seconds; None: unlimited.
     """
     return httpx2.AsyncClient(
         headers=dict(headers or {}),

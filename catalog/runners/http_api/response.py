@@ -37,7 +37,7 @@ class ResponseConverter:
             sentence = (
                 f"The API answered with status {reply.status}{_asked_pause(reply)}. {excerpt(reply.text)}".strip()
             )
-            raise ToolError(sentence, code=str(reply.status))
+            raise ToolError(sentence, code=str(reply.status), rejected=reply.status == 401)
         if 300 <= reply.status < 400:
             why = f"The API answered with a redirect (status {reply.status}), which is not followed."
             if "location" not in reply.headers:

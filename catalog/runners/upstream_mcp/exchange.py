@@ -72,7 +72,8 @@ async def exchange(connection: Connection, context: Context, work: Callable[[Lin
         except _SessionGone:
             return await _exchange(connection, context, work)
     except UpstreamError as error:
-        raise ToolError(str(error), audit_message=error.audit_message, code=error.code) from None
+        words, code = error.audit_message, error.code
+        raise ToolError(str(error), audit_message=words, code=code, rejected=error.rejected) from None
     except _SessionGone:
         raise ToolError(f"{connection.label} ended the session. Try again in a few seconds.") from None
 

@@ -32,9 +32,10 @@ class UpstreamError(Exception):
         audit_message: str = "",
         localized_message: Callable[[], str] | None = None,
         code: str = "",
+        rejected: bool = False,
     ) -> None:
         super().__init__(sentence)
-        self.code = code
+        self.code, self.rejected = code, rejected
         self.audit_message = audit_message or sentence
         self._localized = localized_message
 
@@ -82,7 +83,7 @@ def refusal(connection: Connection, sentence: str, **params: object) -> Upstream
 def refused_error(connection: Connection) -> UpstreamError:
     """Return the error of a server that refused the credentials."""
     refused = refusal(connection, gettext_noop("answered with HTTP status %(status)d."), status=401)
-    refused.code = "401"
+    refused.code, refused.rejected = "401", True
     return refused
 
 

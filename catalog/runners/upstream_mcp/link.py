@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import json
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -34,6 +35,12 @@ MAX_SILENCE_SECONDS = 1800.0
 """Maximum silence of an upstream's stream, in seconds."""
 APPS: Mapping[str, dict[str, Any]] = {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}
 """The extension that says that pages are kept (MCP Apps): some servers show them to such clients only."""
+BEGINNINGS = frozenset(
+    {"initialize", "server/discover", "completion/complete"}
+    | {"tools/list", "tools/call", "prompts/list", "prompts/get"}
+    | {"resources/list", "resources/templates/list", "resources/read"}
+)
+"""Requests whose refusal (401) means that nothing ran; not those about a task that has begun, nor notifications."""
 MAX_PAGES = 100
 """Maximum number of pages of one list that are read."""
 log = logging.getLogger(__name__)
@@ -86,7 +93,7 @@ class Link:
         self.alive = False
         self.opened_at = time.monotonic()
         self.refused = False
-        """Whether the server refused the credentials (401); the official client says only that there was an error."""
+        """Whether the server refused a request (401); the official client says only that there was an error."""
         self.rejected: TooManyValues | None = None
         """Why a message of the server was not read; the official client says only that the response ended."""
         self.listed: dict[str, str] = {}
@@ -209,8 +216,18 @@ class Link:
         client = await stack.enter_async_context(http_client())
         return streamable_http_client(connection.url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES)
 
-    def _note_status(self, status: int) -> None:
-        if status == 401:
+    def _note_status(self, request: Any, status: int) -> None:
+        """Note that the server refused the credentials of a request that began something."""
+        if status != 401:
+            return
+        if request.method == "GET" and not self.alive:  # the stream with which SSE begins
+            self.refused = True
+            return
+        try:
+            message = json.loads(request.content)
+        except (ValueError, RuntimeError):  # no message, or one that is not at hand
+            return
+        if isinstance(message, dict) and "id" in message and message.get("method") in BEGINNINGS:
             self.refused = True
 
     def _watch(self, is_event_stream: bool) -> Callable[[bytes], Awaitable[None]]:

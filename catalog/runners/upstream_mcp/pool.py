@@ -66,7 +66,7 @@ class Pool:
         try:
             async with place.slots:
                 link = self._reuse(place) or await self._open(connection, user_id, secrets, capabilities)
-                link.questions = questions
+                link.questions, link.refused = questions, False
                 try:
                     yield link
                 except BaseException:

@@ -38,7 +38,8 @@ def staff(*names: str) -> Browser:
 
 
 def entry(**fields: Any) -> dict[str, Any]:
-    return {"name": "notes", "kind": "account", "url": "https://mcp.example.com/mcp", **fields}
+    own = {"issuer": "https://mcp.example.com"} if "client_id" in fields else {}
+    return {"name": "notes", "kind": "account", "url": "https://mcp.example.com/mcp", **own, **fields}
 
 
 def test_an_account_is_made_by_hand_and_its_client_secret_never_shown(admin: Browser) -> None:
@@ -47,7 +48,7 @@ def test_an_account_is_made_by_hand_and_its_client_secret_never_shown(admin: Bro
     assert encryption.decrypt(secret.client_secret, secret.client_owner) == SECRET
     page = read(admin.get(f"/admin/catalog/secret/{secret.pk}/change/"))
     assert "Check where people sign in" in page and SECRET not in page and secret.client_secret not in page
-    changed = {"description": "", "url": secret.url, "client_id": "ours", "scopes": "a b"}
+    changed = {"description": "", "url": secret.url, "issuer": secret.issuer, "client_id": "ours", "scopes": "a b"}
     assert admin.post(f"/admin/catalog/secret/{secret.pk}/change/", changed).status_code == 302
     kept, secret.scopes = secret.client_secret, ""
     secret.refresh_from_db()
@@ -87,6 +88,19 @@ def test_the_check_says_where_people_sign_in_and_changes_nothing(admin: Browser,
     assert not stand_in.requests("/register")
     stand_in.answers[AS_METADATA] = (200, stand_in.metadata(registration_endpoint=None))
     assert "/accounts/callback/" in read(admin.post(page)) and "To fix:" in read(admin.post(page))
+
+
+def test_only_who_may_use_secrets_decides_where_people_sign_in(stand_in: StandIn) -> None:
+    secret = make_account(f"{stand_in.url}/mcp")
+    browser = staff("change_secret", "view_secret", "add_secret")
+    page = f"/admin/catalog/secret/{secret.pk}/change/"
+    assert browser.post(page, {"description": "Notes.", "url": secret.url}).status_code == 302
+    for fields in ({"url": "https://attacker.example"}, {"url": secret.url, "issuer": "https://attacker.example"}):
+        refused = browser.post(page, {"description": "", **fields})
+        assert refused.status_code == 200 and "to decide where people sign in" in read(refused)
+    assert "to decide where people sign in" in read(browser.post(ADD, entry(name="other")))
+    secret.refresh_from_db()
+    assert (secret.issuer, secret.description) == ("", "Notes.") and Secret.objects.count() == 1
 
 
 # --- from an upstream server -----------------------------------------------------------------------------------------
@@ -144,7 +158,7 @@ def test_every_permission_is_needed(upstream: Upstream, stand_in: StandIn, missi
 def test_a_file_of_the_catalogue_has_the_account_and_nothing_secret(admin: Browser) -> None:
     admin.post(ADD, entry(client_id="ours", new_client_secret=SECRET))
     secret = Secret.objects.get()
-    secret.registration = encryption.encrypt("{}", secret.client_owner)
+    secret.registration = encryption.encrypt("{}", secret.registration_owner)
     secret.save()
     out = StringIO()
     call_command("exporttools", stdout=out)

@@ -166,11 +166,77 @@ async def test_a_server_that_is_away_ends_no_account(api: StandIn, alice: Any) -
     soon = timezone.now() + timedelta(seconds=30)
     account = await sync_to_async(connect_to)(api, alice, expires_at=soon)
     assert not (await call(alice, "ask_api")).is_error, "the token still works for thirty seconds"
-    await ConnectedAccount.objects.filter(pk=account.pk).aupdate(expires_at=timezone.now())
+    assert not (await call(alice, "ask_api")).is_error
+    assert len(api.requests("/token")) == 1, "it is not asked for every call"
+    mine = ConnectedAccount.objects.filter(pk=account.pk)
+    await mine.aupdate(expires_at=timezone.now(), refreshing_until=None)
     away = await call(alice, "ask_api")
     assert away.is_error and "cannot be refreshed now" in text(away)
     api.answers["/token"] = (200, api.issued())
+    await mine.aupdate(refreshing_until=None)
     assert not (await call(alice, "ask_api")).is_error
+
+
+@pytest.mark.parametrize("error", ["invalid_grant", "bad_refresh_token"])
+@pytest.mark.parametrize("status", [400, 200])
+async def test_a_refresh_token_that_is_no_longer_good_ends_the_account(
+    api: StandIn, alice: Any, error: str, status: int
+) -> None:
+    api.answers["/token"] = (status, {"error": error})
+    await sync_to_async(connect_to)(api, alice, expires_at=timezone.now())
+    result = await ask(alice, "ask_api")
+    assert result.is_error and links.make(alice.pk, "notes") in text(result)
+
+
+async def test_a_client_secret_that_changed_at_the_service_ends_no_account(api: StandIn, alice: Any) -> None:
+    await Secret.objects.aupdate(client_id="c", issuer=api.url)
+    api.answers["/token"] = (401, {"error": "invalid_client"})
+    await sync_to_async(connect_to)(api, alice, expires_at=timezone.now())
+    result = await ask(alice, "ask_api")
+    assert result.is_error and "cannot be refreshed now" in text(result)
+    assert (await ConnectedAccount.objects.aget()).tokens
+
+
+async def test_a_registration_that_the_service_forgot_ends_with_its_accounts(api: StandIn, alice: Any) -> None:
+    secret = await Secret.objects.aget()
+    await Secret._base_manager.aupdate(registration=encryption.encrypt("{}", secret.registration_owner))
+    api.answers["/token"] = (401, {"error": "invalid_client"})
+    await sync_to_async(connect_to)(api, alice, expires_at=timezone.now())
+    assert links.make(alice.pk, "notes") in text(await ask(alice, "ask_api"))
+    assert (await Secret.objects.aget()).registration == ""
+
+
+async def test_a_call_ends_in_the_log_whatever_a_replacement_raises(
+    api: StandIn, alice: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await sync_to_async(connect_to)(api, alice)
+    api.answers["/notes"] = (401, "who are you?")
+
+    async def fail(*_: object) -> str:
+        raise UnicodeEncodeError("utf-8", "x", 0, 1, "odd")
+
+    monkeypatch.setattr(tokens, "replace_rejected", fail)
+    result = await call(alice, "ask_api")
+    assert result.is_error and (await logged_calls())[-1].ended_at is not None
+
+
+async def test_a_client_that_leaves_before_the_tokens_are_there_is_logged(
+    api: StandIn, alice: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = asyncio.Event()
+
+    async def never(*_: object) -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
+
+    monkeypatch.setattr(tokens, "access_token", never)
+    running = asyncio.create_task(call(alice, "ask_api"))
+    await begun.wait()
+    CLIENT_GONE.cancel(running)
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert (await logged_calls())[-1].outcome == outcomes.CANCELLED
 
 
 async def test_tokens_that_were_issued_for_a_disconnected_account_are_revoked(api: StandIn, alice: Any) -> None:
@@ -407,3 +473,32 @@ async def test_the_comparison_uses_the_account_of_the_person_who_offered_it(note
     await sync_to_async(schedule.run_due)()
     await upstream.arefresh_from_db()
     assert "401" in upstream.last_error
+
+
+REQUESTS: dict[str, tuple[str, Any, bool]] = {
+    "a call": ("POST", {"id": 1, "method": "tools/call"}, True),
+    "the beginning of a session": ("POST", {"id": 1, "method": "initialize"}, True),
+    "a look at a task that runs": ("POST", {"id": 1, "method": "tasks/get"}, False),
+    "a notification": ("POST", {"method": "notifications/cancelled"}, False),
+    "an answer to a question": ("POST", {"id": 1, "result": {}}, False),
+    "no JSON": ("POST", None, False),
+    "the stream beside the session": ("GET", None, False),
+}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_only_a_refused_request_that_began_something_is_tried_again(name: str) -> None:
+    """Anything else may have run: a token that ends in the middle of a call is no reason to repeat it."""
+    import httpx2
+
+    from catalog.runners.upstream_mcp.connection import Connection
+    from catalog.runners.upstream_mcp.link import Link
+
+    method, message, begins = REQUESTS[name]
+    link = Link(Connection(upstream=1, url="https://mcp.example.com/mcp"), {})
+    link.alive = True
+    request = httpx2.Request(method, "https://mcp.example.com/mcp", content=json.dumps(message) if message else b"x")
+    link._note_status(request, 403)
+    assert not link.refused
+    link._note_status(request, 401)
+    assert link.refused == begins

@@ -75,14 +75,24 @@ def test_the_account_may_be_used_where_the_page_said(secret: Secret, stand_in: S
     assert PersonalSecret.objects.get().destinations == {}
 
 
-def test_connecting_again_revokes_what_there_was(secret: Secret, stand_in: StandIn, alice: User) -> None:
+def test_connecting_again_replaces_the_tokens(secret: Secret, stand_in: StandIn, alice: User) -> None:
     browser = sign_in(alice)
     come_back(browser, stand_in, leave(browser))
     stand_in.answers["/token"] = (200, stand_in.issued(access_token="a-second-token", refresh_token="a-second-refresh"))
     come_back(browser, stand_in, leave(browser))
     assert ConnectedAccount.objects.get().read().access_token == "a-second-token"
+    # A service may issue the same again, or end all of one client's together.
+    assert not stand_in.requests("/revoke")
+
+
+def test_connecting_at_another_server_revokes_what_there_was(secret: Secret, stand_in: StandIn, alice: User) -> None:
+    browser = sign_in(alice)
+    come_back(browser, stand_in, leave(browser))
+    Secret.objects.update(client_id="ours", issuer=stand_in.url)
+    come_back(browser, stand_in, leave(browser))
     revoked = [one.form["token"] for one in stand_in.requests("/revoke")]
     assert revoked == ["refresh-of-the-stand-in", "access-of-the-stand-in"]
+    assert ConnectedAccount.objects.get().client_id == "ours"
 
 
 def test_disconnecting_revokes_the_tokens_and_removes_them(secret: Secret, stand_in: StandIn, alice: User) -> None:
@@ -143,8 +153,14 @@ TOKENS: dict[str, tuple[tuple[Any, ...], str]] = {
     "refused": ((400, {"error": "invalid_grant"}), "invalid_grant"),
     "an error with status 200": ((200, {"error": "bad_verification_code"}), "bad_verification_code"),
     "no JSON": ((200, "access_token=x"), "access_token"),
-    "another type": ((200, {"access_token": "x", "token_type": "mac"}), "token_type"),
+    "another type": ((200, {"access_token": "long-enough", "token_type": "mac"}), "token_type"),
     "no token": ((200, {"token_type": "Bearer"}), "access_token"),
+    "a token that is too long": ((200, {"access_token": "x" * 8000, "token_type": "Bearer"}), "access_token"),
+    "a token that is a word": ((200, {"access_token": "INFO", "token_type": "Bearer"}), "access_token"),
+    "a refresh token with half a character": (
+        (200, {"access_token": "long-enough", "token_type": "Bearer", "refresh_token": "r\ud800"}),
+        "refresh_token",
+    ),
     "a token that no header can carry": ((200, {"access_token": "a\r\nb", "token_type": "Bearer"}), "access_token"),
     "a failure": ((503, ""), "503"),
 }
@@ -159,6 +175,34 @@ def test_a_token_endpoint_that_issues_nothing_connects_nothing(
     answer = come_back(browser, stand_in, leave(browser))
     assert answer.status_code == 400 and says in read(answer)
     assert not PersonalSecret.objects.exists()
+
+
+def test_entered_endpoints_take_no_answer_of_another_server(secret: Secret, stand_in: StandIn, alice: User) -> None:
+    """The sign-in is that of an honest server, and the tokens would come from another one."""
+    with StandIn() as attacker:
+        Secret.objects.update(
+            url="",
+            client_id="a public client",
+            authorization_endpoint=f"{stand_in.url}/authorize",
+            token_endpoint=f"{attacker.url}/token",
+        )
+        browser = sign_in(alice)
+        page = read(browser.get("/secrets/"))
+        assert "your tokens come from" in page and attacker.url in page and "same service" in page
+        answer = come_back(browser, stand_in, leave(browser))
+        assert answer.status_code == 400 and "was not used" in read(answer)
+        assert attacker.seen == []
+
+
+def test_tokens_that_nobody_needs_any_more_are_revoked(secret: Secret, stand_in: StandIn, alice: User) -> None:
+    browser = sign_in(alice)
+    address = leave(browser)
+    Grant.objects.all().delete()
+    assert come_back(browser, stand_in, address).status_code == 400
+    assert [one.form["token"] for one in stand_in.requests("/revoke")] == [
+        "refresh-of-the-stand-in",
+        "access-of-the-stand-in",
+    ]
 
 
 def test_a_client_that_the_server_forgot_is_registered_anew(secret: Secret, stand_in: StandIn, alice: User) -> None:

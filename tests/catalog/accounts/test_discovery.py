@@ -83,6 +83,16 @@ def answer(path: str, *given: Any) -> Change:
     return lambda stand_in: stand_in.answers.update({path: given})
 
 
+def scopes(*names: str) -> Change:
+    """Scopes of the resource, whose challenge names none."""
+
+    def change(stand_in: StandIn) -> None:
+        stand_in.answers["/mcp"] = (401, "")
+        resource(scopes_supported=names)(stand_in)
+
+    return change
+
+
 REFUSALS: dict[str, tuple[str, Change]] = {
     "metadata of another resource (RFC 9728, 3.3)": ("other_resource", resource(resource="https://other.example/mcp")),
     "metadata of a sibling path": ("other_resource", lambda s: resource(resource=f"{s.url}/other")(s)),
@@ -99,12 +109,14 @@ REFUSALS: dict[str, tuple[str, Change]] = {
     "resource metadata that fails": ("status", answer(RESOURCE_METADATA, 500, "")),
     "an authorization server in a private network that nobody entered": (
         "unreachable",
-        resource(authorization_servers=["https://10.0.0.5"]),
+        resource(authorization_servers=["https://127.0.0.5"]),
     ),
     "an authorization server on this machine that nobody entered": (
-        "unreachable",
+        "insecure",
         resource(authorization_servers=["http://127.0.0.1:1"]),
     ),
+    "a page on somebody's own machine": ("insecure", metadata(authorization_endpoint="http://localhost:1/a")),
+    "a scope without an end": ("not_metadata", scopes("a" * 3000)),
     "a redirect": ("no_server", answer(AS_METADATA, 302, "", {"Location": "https://other.example/"})),
 }
 
@@ -116,6 +128,7 @@ def test_a_server_that_cannot_be_trusted_is_refused_with_the_reason(stand_in: St
     with pytest.raises(AccountProblem) as refused:
         discover(account(stand_in))
     assert refused.value.code == code
+    assert code != "unreachable" or "blocks requests" in str(refused.value.params["why"])
     assert "%(" not in describe(refused.value)
     assert not stand_in.requests("/register")
 
@@ -128,7 +141,7 @@ def test_an_authorization_server_that_the_service_does_not_name_is_refused(stand
 def test_a_private_authorization_server_is_asked_where_an_administrator_entered_it(stand_in: StandIn) -> None:
     with StandIn() as other:
         stand_in.answers[RESOURCE_METADATA] = (200, stand_in.resource(authorization_servers=[other.url]))
-        with pytest.raises(AccountProblem, match="unreachable"):
+        with pytest.raises(AccountProblem, match="insecure"):
             discover(account(stand_in))
         assert other.seen == []
         assert discover(account(stand_in, issuer=other.url)).token_endpoint == f"{other.url}/token"
@@ -139,6 +152,20 @@ def test_a_private_authorization_server_is_asked_where_an_administrator_entered_
 
 def choose(secret: Secret, server: Server) -> tuple[Client, bool]:
     return run_in_loop(clients.choose(secret, server))
+
+
+def test_a_client_that_was_entered_is_for_its_issuer_alone(stand_in: StandIn) -> None:
+    """The service names another authorization server, and wants our secret there."""
+    with StandIn() as attacker:
+        stand_in.answers[RESOURCE_METADATA] = (200, stand_in.resource(authorization_servers=[attacker.url]))
+        secret = account(stand_in, client_id="ours", issuer=stand_in.url)
+        secret.enter_client_secret("the secret of our client")
+        with pytest.raises(AccountProblem, match="issuer_not_listed"):
+            discover(secret)
+        secret.issuer = ""  # as a row may be that was stored in another way
+        with pytest.raises(AccountProblem, match="no_issuer"):
+            clients.find_entered(secret)
+        assert attacker.seen == []
 
 
 def test_this_server_registers_itself_once(stand_in: StandIn) -> None:
@@ -180,7 +207,7 @@ def test_a_client_document_is_used_where_the_server_reads_it(stand_in: StandIn, 
 
 
 def test_a_client_that_was_entered_comes_first(stand_in: StandIn) -> None:
-    secret = account(stand_in, client_id="ours")
+    secret = account(stand_in, client_id="ours", issuer=stand_in.url)
     secret.enter_client_secret("the secret of our client")
     secret.save()
     found, _new = choose(secret, discover(secret))
@@ -247,6 +274,14 @@ ENTRIES: dict[str, tuple[dict[str, Any], str]] = {
         {"url": "https://a.example", "revocation_endpoint": "https://a.example/r"},
         "only together",
     ),
+    "a client without its issuer": (
+        {"url": "https://a.example", "client_id": "ours"},
+        "where this client is registered",
+    ),
+    "the client document of this server": (
+        {"issuer": "https://a.example", "client_id": "http://localhost:8000/accounts/client.json"},
+        "Leave the client ID empty",
+    ),
     "scopes with quotes": ({"url": "https://a.example", "scopes": 'a "b"'}, "without quotes"),
 }
 
@@ -265,7 +300,13 @@ def test_a_secret_of_another_kind_has_no_addresses() -> None:
 
 
 def test_a_stored_client_secret_is_not_sent_to_another_server() -> None:
-    secret = Secret(name="notes", kind=Secret.Kind.ACCOUNT, url="https://a.example/mcp", client_id="ours")
+    secret = Secret(
+        name="notes",
+        kind=Secret.Kind.ACCOUNT,
+        url="https://a.example/mcp",
+        issuer="https://a.example",
+        client_id="ours",
+    )
     secret.enter_client_secret("the secret of our client")
     secret.save()
     stored = Secret._base_manager.filter(pk=secret.pk)
