@@ -9,7 +9,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx2
+import mcp_types as types
 import pytest
+from mcp.client import Client
+from mcp.client.streamable_http import streamable_http_client
 
 from tests.catalog.accounts.service import Service
 from tests.client import HttpClient, RpcError
@@ -67,6 +70,12 @@ def end_access_tokens() -> None:
     from catalog.models import ConnectedAccount
 
     ConnectedAccount.objects.update(expires_at=timezone.now())
+
+
+def forget_accounts(name: str) -> None:
+    from catalog.models import PersonalSecret
+
+    PersonalSecret.objects.filter(user__username=name).delete()
 
 
 def find_in_clear(values: list[str]) -> list[str]:
@@ -197,3 +206,27 @@ async def test_two_people_use_one_server_with_their_own_accounts(hub: Hub, servi
     assert await asyncio.to_thread(hub.call, find_in_clear, values=tokens) == []
     log = hub.log()
     assert not [token for token in tokens if token in log]
+
+
+async def test_the_official_client_gets_its_answer_when_the_person_has_connected(
+    hub: Hub, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client shows the link, asks again by itself, and the hub answers as soon as the account is connected."""
+    monkeypatch.setattr("mcp.client.session.DISCOVER_TIMEOUT_SECONDS", 120.0)
+    await asyncio.to_thread(hub.call, forget_accounts, name="bob")
+    pages: list[asyncio.Task[str]] = []
+
+    async def show_link(context: Any, params: Any) -> types.ElicitResult:
+        assert isinstance(params, types.ElicitRequestURLParams)
+        path = params.url.removeprefix(PUBLIC)
+        pages.append(asyncio.create_task(connect(hub, service, "bob", "ben", path)))
+        return types.ElicitResult(action="accept")
+
+    headers = {"Authorization": f"Bearer {hub.seeded['tokens']['bob']}"}
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=90, trust_env=False) as http,
+        Client(streamable_http_client(hub.mcp_url, http_client=http), elicitation_callback=show_link) as official,
+    ):
+        result = await official.call_tool("whoami", {})
+    assert [block.text for block in result.content if isinstance(block, types.TextContent)] == ["ben"]
+    assert "“notes” is connected" in await pages[0]
