@@ -33,6 +33,7 @@ from catalog.admin.forms import CatalogueForm
 from catalog.models import Prompt, Resource, Secret, Tool, Upstream, secret_flows
 from catalog.models import validators as check
 from catalog.models.base import CatalogueItem
+from catalog.models.secrets import PERMISSION as USE_SECRETS
 from catalog.querysets import count_by_origin
 from catalog.runners.upstream_mcp.failures import UpstreamError
 from catalog.upstreams import accounts, discovery
@@ -44,7 +45,7 @@ def _may_import(request: HttpRequest, kind: str) -> bool:
 
 
 def _may_add_accounts(request: HttpRequest) -> bool:
-    return request.user.has_perms(("catalog.add_secret", secret_flows.PERMISSION))
+    return request.user.has_perms(("catalog.add_secret", USE_SECRETS))
 
 
 class _Imported:

@@ -11,24 +11,12 @@ from typing import TYPE_CHECKING, Any
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.utils.translation import gettext as _
 
-from audit.actions import actor
-from catalog.models.secrets import Secret
+from catalog.models.secrets import Secret, may_use_secrets
 from catalog.runners.destinations import Flow, by_secret
 from toolhub import contact
 
 if TYPE_CHECKING:
     from catalog.models import Tool, Upstream
-
-PERMISSION = "catalog.use_secret"
-
-
-def may_use_secrets() -> bool:
-    """Return whether the signed-in user of the current request may decide where secrets are sent.
-
-    Outside of a request, as in a command, the answer is always yes.
-    """
-    user = actor.current_user()
-    return user is None or bool(user.has_perm(PERMISSION))
 
 
 def find_refusal(after: Iterable[Flow], before: Iterable[Flow] = ()) -> str:

@@ -15,6 +15,7 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import gettext_noop
 
+from audit.actions import actor
 from catalog import encryption, host_patterns
 from catalog.models.fields import JSONTextField, check_kinds
 from catalog.querysets import CatalogueQuerySet
@@ -24,6 +25,7 @@ from catalog.runners.settings_errors import SettingsProblem
 from toolhub import egress
 
 NAME = re.compile(r"[a-z0-9_]{1,64}")
+PERMISSION = "catalog.use_secret"
 SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 """One scope (RFC 6749, section 3.3)."""
 ACCOUNT_ADDRESSES = ("url", "issuer", "authorization_endpoint", "token_endpoint", "revocation_endpoint")
@@ -60,6 +62,15 @@ NEEDS_CLIENT_SECRET = _(
 NEEDS_PERMISSION = _(
     'You need the permission "Can use secrets in tools and upstream servers" to decide where people sign in.'
 )
+
+
+def may_use_secrets() -> bool:
+    """Return whether the signed-in user of the current request may decide where secrets are sent.
+
+    Outside of a request, as in a command, the answer is always yes.
+    """
+    user = actor.current_user()
+    return user is None or bool(user.has_perm(PERMISSION))
 
 
 class Secret(models.Model):
@@ -271,9 +282,7 @@ class Secret(models.Model):
 
     def _moves_sign_in(self) -> bool:
         """Return whether the signed-in user decides anew where tokens of people come from, and may not."""
-        from catalog.models import secret_flows
-
-        if self.kind != self.Kind.ACCOUNT or secret_flows.may_use_secrets():
+        if self.kind != self.Kind.ACCOUNT or may_use_secrets():
             return False
         stored = type(self)._base_manager.filter(pk=self.pk).first()
         before = None if stored is None else (stored.account_addresses, stored.client_id)
