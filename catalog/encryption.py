@@ -94,3 +94,14 @@ def register(mover: Callable[[], Iterable[Moved]]) -> None:
 def move(stored: str, owner: str) -> str:
     """Return a stored value encrypted again, with the first key. Raises DecryptionError, KeysError."""
     return encrypt(decrypt(stored, owner), owner)
+
+
+def move_or_refuse(stored: str, owner: str, sentence: str) -> str:
+    """Return `move(stored, owner)`; where no key can read it, raise UnreadableValue with this sentence.
+
+    Raises KeysError.
+    """
+    try:
+        return move(stored, owner)
+    except DecryptionError:
+        raise UnreadableValue(sentence) from None

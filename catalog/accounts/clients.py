@@ -9,6 +9,7 @@ import base64
 import json
 import time
 from collections.abc import Mapping
+from dataclasses import asdict, replace
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
@@ -73,32 +74,34 @@ async def choose(secret: Secret, server: Server) -> tuple[Client, bool]:
 
     Raises AccountProblem.
     """
-    if (entered := find_entered(secret)) is not None:
-        return (_with_method(entered, server.methods) if entered.client_secret else entered), False
-    if server.reads_client_documents and (address := document_url()):
-        return Client(address), False
-    if (registered := _find_registered(secret, server)) is not None:
-        return registered, False
-    if not server.registration_endpoint:
-        raise AccountProblem("no_client", where=server.name, redirect=redirect_url())
+    if (known := _find_known(secret, server)) is not None:
+        return known, False
     return await _register(secret, server), True
 
 
 def describe_choice(secret: Secret, server: Server) -> str:
     """Return how this server is a client at this one: entered, document, or registration. Raises AccountProblem."""
-    if find_entered(secret) is not None:
+    known = _find_known(secret, server)
+    if secret.client_id:
         return "entered"
-    if server.reads_client_documents and document_url():
-        return "document"
-    if not server.registration_endpoint:
+    return "document" if known is not None and known.client_id == document_url() else "registration"
+
+
+def _find_known(secret: Secret, server: Server) -> Client | None:
+    """Return the client that needs no new registration; None where there is to be one. Raises AccountProblem."""
+    if (entered := find_entered(secret)) is not None:
+        return _with_method(entered, server.methods) if entered.client_secret else entered
+    if server.reads_client_documents and (address := document_url()):
+        return Client(address)
+    registered = _find_registered(secret, server)
+    if registered is None and not server.registration_endpoint:
         raise AccountProblem("no_client", where=server.name, redirect=redirect_url())
-    return "registration"
+    return registered
 
 
 def keep(secret: Secret, server: Server, client: Client) -> None:
     """Store the client that was registered at this server. Raises KeysError."""
-    known = {"client_id": client.client_id, "client_secret": client.client_secret, "method": client.method}
-    text = json.dumps({"issuer": server.identity, "redirect": redirect_url(), "client": known})
+    text = json.dumps({"issuer": server.identity, "redirect": redirect_url(), "client": asdict(client)})
     stored = encryption.encrypt(text, secret.registration_owner)
     Secret._base_manager.filter(pk=secret.pk).update(registration=stored)
 
@@ -121,7 +124,7 @@ def authenticate(client: Client, form: Mapping[str, str]) -> tuple[dict[str, str
 
 def _with_method(client: Client, offered: tuple[str, ...]) -> Client:
     method = next((one for one in METHODS[:2] if one in offered), METHODS[0])
-    return Client(client.client_id, client.client_secret, method)
+    return replace(client, method=method)
 
 
 def _find_registered(secret: Secret, server: Server) -> Client | None:

@@ -82,7 +82,7 @@ async def discover(secret: Secret) -> Server:
     challenged, resource = (await _ask_resource(secret.url, entered)) if secret.url else (None, None)
     named = [str(one) for one in resource.authorization_servers] if resource is not None else []
     metadata = await _read_metadata(secret, named, entered)
-    return _describe(secret, metadata, resource, challenged)
+    return _describe(secret, metadata, resource, challenged, entered)
 
 
 async def _ask_resource(url: str, entered: frozenset[str]) -> tuple[str | None, ProtectedResourceMetadata | None]:
@@ -145,12 +145,14 @@ async def _read_metadata(secret: Secret, named: Sequence[str], entered: frozense
 
 
 def _describe(
-    secret: Secret, found: OAuthMetadata, resource: ProtectedResourceMetadata | None, challenged: str | None
+    secret: Secret,
+    found: OAuthMetadata,
+    resource: ProtectedResourceMetadata | None,
+    challenged: str | None,
+    entered: frozenset[str],
 ) -> Server:
     if "S256" not in (found.code_challenge_methods_supported or ()):
         raise AccountProblem("no_pkce", where=requests.host_of(str(found.issuer)))
-
-    entered = entered_origins(secret)
 
     def check(address: object) -> str:
         return requests.check_address(str(address), entered) if address is not None else ""

@@ -59,6 +59,17 @@ class Connected:
     begun: Begun
     issued: tokens.Issued
 
+    @property
+    def tokens(self) -> Tokens:
+        server = self.begun.server
+        return Tokens(
+            self.issued.access_token,
+            self.issued.refresh_token,
+            self.begun.client,
+            server.token_endpoint,
+            server.revocation_endpoint,
+        )
+
 
 def begin(session: Any, user: User, secret: Secret, allowed: tuple[str, ...]) -> str:
     """Return the address where the person signs in; the session keeps what the answer needs. Raises AccountProblem."""
@@ -131,8 +142,7 @@ def store(user: User, secret: Secret, connected: Connected, allowed: Destination
         account.addresses, account.connected_at = begun.addresses, timezone.now()
         account.expires_at, account.refreshing_until = issued.expires_at, None
         account.version += 1
-        endpoints = (server.token_endpoint, server.revocation_endpoint)
-        account.store(Tokens(issued.access_token, issued.refresh_token, begun.client, *endpoints))
+        account.store(connected.tokens)
         account.save()
     # The same server replaces what it issued to this client before, or issues the same again.
     if before is not None and (before.client.client_id, before.token_endpoint) != (
@@ -144,9 +154,7 @@ def store(user: User, secret: Secret, connected: Connected, allowed: Destination
 
 def discard(secret: Secret, connected: Connected) -> None:
     """Revoke tokens that belong to nobody: the account is no longer needed."""
-    begun, issued = connected.begun, connected.issued
-    endpoints = (begun.server.token_endpoint, begun.server.revocation_endpoint)
-    run_in_loop(tokens.revoke(secret, Tokens(issued.access_token, issued.refresh_token, begun.client, *endpoints)))
+    run_in_loop(tokens.revoke(secret, connected.tokens))
 
 
 def disconnect(entry: PersonalSecret) -> bool:

@@ -2,7 +2,7 @@
 
 A token is sent only to the destinations that its owner allowed (`catalog.secrets.resolve`), and a refresh token only to
 the endpoint that it came from. A disconnected account is gone for every process at the next call: tokens are read from
-the database for each call, and kept nowhere.
+the database for each call.
 """
 
 from __future__ import annotations
@@ -272,8 +272,7 @@ def _find(user_id: int, name: str) -> ConnectedAccount:
     """Return the account that may be used. Raises NotConnected."""
     mine = ConnectedAccount.objects.filter(entry__user_id=user_id, entry__secret__kind=Secret.Kind.ACCOUNT)
     found = mine.filter(entry__secret__name=name).select_related("entry__secret").first()
-    # Other addresses are another service, which must not get what this one issued.
-    if found is None or not found.tokens or found.addresses != found.entry.secret.addresses_digest:
+    if found is None or not found.is_usable:
         raise NotConnected
     account: ConnectedAccount = found
     return account

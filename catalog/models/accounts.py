@@ -76,6 +76,11 @@ class ConnectedAccount(models.Model):
     def owner(self) -> str:
         return f"account {self.entry.secret.name} of user {self.entry.user_id}"
 
+    @property
+    def is_usable(self) -> bool:
+        """Whether there are tokens, of the service that the secret is for now: another one must not get them."""
+        return bool(self.tokens) and self.addresses == self.entry.secret.addresses_digest
+
     def store(self, tokens: Tokens) -> None:
         """Encrypt the tokens; the caller saves them."""
         self.tokens = encryption.encrypt(json.dumps(asdict(tokens)), self.owner)

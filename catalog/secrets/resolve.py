@@ -12,7 +12,7 @@ import asyncio
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -162,8 +162,8 @@ def forget(**kwargs: Any) -> None:
 async def resolve(sent: Sent, caller: Caller) -> Mapping[str, str]:
     """Return the values of the secrets for this caller: the caller's own where a secret is personal.
 
-    Reads the database only the first time at a catalogue revision. Raises MissingSecret, SecretNotAllowed when a
-    secret must not be sent where `sent` says, CallNotLogged.
+    Reads the database only the first time at a catalogue revision, and for accounts at each call. Raises MissingSecret,
+    SecretNotAllowed when a secret must not be sent where `sent` says, CallNotLogged.
     """
     user_id = caller.credential.user_id
     read = await _read_for(user_id)
@@ -171,11 +171,11 @@ async def resolve(sent: Sent, caller: Caller) -> Mapping[str, str]:
         _refuse_personal(read, sent, caller.credential.username)
     elif not caller.credential.made_by_owner:
         _refuse_token_of_others(read, sent)
-    connected = [name for name in sent if (read.kinds or {}).get(name) == Secret.Kind.ACCOUNT]
+    connected = _find_accounts(read, sent)
     if not connected:
         return _values(read, sent, user_id)
     found = {name: await _read_account(name, user_id) for name in connected}
-    return {**_values(read, sent, user_id, skip=connected), **found}
+    return {**_values(read, sent, user_id), **found}
 
 
 async def replace_rejected(found: Mapping[str, str], sent: Sent, caller: Caller) -> Mapping[str, str] | None:
@@ -185,10 +185,9 @@ async def replace_rejected(found: Mapping[str, str], sent: Sent, caller: Caller)
     and what else `resolve` raises.
     """
     user_id = caller.credential.user_id
-    kinds = (await _read_for(user_id)).kinds or {}
     fresh = dict(found)
-    for name in sent:
-        if kinds.get(name) == Secret.Kind.ACCOUNT and name in found:
+    for name in _find_accounts(await _read_for(user_id), sent):
+        if name in found:
             fresh[name] = await _read_account(name, user_id, rejected=found[name])
     return fresh if fresh != dict(found) else None
 
@@ -200,9 +199,8 @@ def resolve_now(sent: Sent, user_id: int | None = None) -> Mapping[str, str]:
     """
     read, number = _ReadSecrets(0, 0, None), -1 if user_id is None else user_id
     _load(read, number)
-    connected = [name for name in sent if (read.kinds or {}).get(name) == Secret.Kind.ACCOUNT]
-    found = {name: threads.run_in_loop(_read_account(name, number)) for name in connected}
-    return {**_values(read, sent, number, skip=connected), **found}
+    found = {name: threads.run_in_loop(_read_account(name, number)) for name in _find_accounts(read, sent)}
+    return {**_values(read, sent, number), **found}
 
 
 def sent_by(item: Item) -> Mapping[str, tuple[Destination, ...]]:
@@ -295,22 +293,23 @@ async def _read_account(name: str, user_id: int, rejected: str = "") -> str:
     return value
 
 
-def _values(read: _ReadSecrets, sent: Sent, user_id: int, skip: Collection[str] = ()) -> Mapping[str, str]:
-    """Return the values, without those in `skip`, whose destinations are only checked."""
+def _find_accounts(read: _ReadSecrets, sent: Sent) -> list[str]:
+    return [name for name in sent if (read.kinds or {}).get(name) == Secret.Kind.ACCOUNT]
+
+
+def _values(read: _ReadSecrets, sent: Sent, user_id: int) -> dict[str, str]:
+    """Return the values, without those of accounts, whose destinations are only checked."""
     found = {}
     for name, destinations in sent.items():
         kind = (read.kinds or {}).get(name)
-        if name in skip:
-            for destination in destinations:
-                _check_destination(read, name, kind, user_id, destination)
-            continue
-        key = (user_id if kind == Secret.Kind.PERSONAL else 0, name)
-        value = read.plain.get(key)
-        if value is None:
-            value = read.plain[key] = _decrypt(read, name, kind, user_id)
+        if kind != Secret.Kind.ACCOUNT:
+            key = (user_id if kind == Secret.Kind.PERSONAL else 0, name)
+            value = read.plain.get(key)
+            if value is None:
+                value = read.plain[key] = _decrypt(read, name, kind, user_id)
+            found[name] = value
         for destination in destinations:
             _check_destination(read, name, kind, user_id, destination)
-        found[name] = value
     return found
 
 

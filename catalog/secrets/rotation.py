@@ -16,13 +16,12 @@ def move() -> Iterator[encryption.Moved]:
     personal = list(entered.select_for_update(of=("self",)))
     rows: list[Secret | PersonalSecret] = [*shared, *personal]
     for row in rows:
-        try:
-            fresh = encryption.move(row.value, row.owner)
-        except encryption.DecryptionError:
-            raise encryption.UnreadableValue(
-                f"The secret {row} cannot be decrypted with any of TOOLHUB_ENCRYPTION_KEYS. Add the key it was "
-                "encrypted with, enter the secret again, or delete it."
-            ) from None
+        fresh = encryption.move_or_refuse(
+            row.value,
+            row.owner,
+            f"The secret {row} cannot be decrypted with any of TOOLHUB_ENCRYPTION_KEYS. Add the key it was encrypted "
+            "with, enter the secret again, or delete it.",
+        )
         type(row)._base_manager.filter(pk=row.pk).update(value=fresh)
     yield "shared secrets", len(shared)
     yield "personal secrets", len(personal)
@@ -37,13 +36,12 @@ def _move_clients() -> int:
         changed = {}
         for column, owner in (("client_secret", row.client_owner), ("registration", row.registration_owner)):
             if stored := getattr(row, column):
-                try:
-                    changed[column] = encryption.move(stored, owner)
-                except encryption.DecryptionError:
-                    raise encryption.UnreadableValue(
-                        f"The client of the account {row} cannot be decrypted with any of TOOLHUB_ENCRYPTION_KEYS. Add "
-                        "the key it was encrypted with, or delete the account."
-                    ) from None
+                changed[column] = encryption.move_or_refuse(
+                    stored,
+                    owner,
+                    f"The client of the account {row} cannot be decrypted with any of TOOLHUB_ENCRYPTION_KEYS. Add the "
+                    "key it was encrypted with, or delete the account.",
+                )
         Secret._base_manager.filter(pk=row.pk).update(**changed)
         number += 1
     return number
@@ -53,13 +51,12 @@ def _move_accounts() -> int:
     accounts = ConnectedAccount._base_manager.exclude(tokens="").select_related("entry__secret", "entry__user")
     rows = list(accounts.select_for_update(of=("self",)))
     for row in rows:
-        try:
-            fresh = encryption.move(row.tokens, row.owner)
-        except encryption.DecryptionError:
-            raise encryption.UnreadableValue(
-                f"The account {row} cannot be decrypted with any of TOOLHUB_ENCRYPTION_KEYS. Add the key it was "
-                "encrypted with, or have its owner connect it again."
-            ) from None
+        fresh = encryption.move_or_refuse(
+            row.tokens,
+            row.owner,
+            f"The account {row} cannot be decrypted with any of TOOLHUB_ENCRYPTION_KEYS. Add the key it was encrypted "
+            "with, or have its owner connect it again.",
+        )
         # A refresh that began before stores its tokens with the first key as well, or finds another version.
         ConnectedAccount._base_manager.filter(pk=row.pk).update(tokens=fresh)
     return len(rows)

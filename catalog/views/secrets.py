@@ -69,10 +69,8 @@ class Card:
 
     @property
     def account(self) -> ConnectedAccount | None:
-        """The connected account; None for a secret of another kind, and for one that has to be connected again."""
-        found: ConnectedAccount | None = getattr(self.mine, "account", None)
-        usable = found is not None and found.tokens and found.addresses == self.secret.addresses_digest
-        return found if usable else None
+        """The connected account, also one that has to be connected again; None for a secret of another kind."""
+        return getattr(self.mine, "account", None)
 
     @property
     def is_account(self) -> bool:
@@ -81,21 +79,19 @@ class Card:
     @property
     def server(self) -> str:
         """The host of the authorization server of the account, for people."""
-        found: ConnectedAccount | None = getattr(self.mine, "account", None)
-        return host_of(found.issuer) if found is not None else ""
+        return host_of(self.account.issuer) if self.account is not None else ""
 
     @property
     def hosts(self) -> tuple[str, str] | None:
         """Where people sign in, and where their tokens come from, as an administrator entered it; None: discovered."""
-        secret = self.secret
-        return (
-            (host_of(secret.authorization_endpoint), host_of(secret.token_endpoint)) if secret.token_endpoint else None
-        )
+        if not self.secret.token_endpoint:
+            return None
+        return host_of(self.secret.authorization_endpoint), host_of(self.secret.token_endpoint)
 
     @property
     def is_there(self) -> bool:
         """Whether the user entered the value, or connected the account."""
-        return self.account is not None if self.is_account else self.mine is not None
+        return self.account is not None and self.account.is_usable if self.is_account else self.mine is not None
 
     @property
     def waits(self) -> bool:

@@ -1495,9 +1495,9 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "tokens do not follow changed addresses",
-        "catalog/accounts/tokens.py",
-        " or found.addresses != found.entry.secret.addresses_digest:\n",
-        ":\n",
+        "catalog/models/accounts.py",
+        " and self.addresses == self.entry.secret.addresses_digest\n",
+        "\n",
         "tests/catalog/accounts/test_calls.py",
     ),
     Fault(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
@@ -13,35 +11,18 @@ from django.conf import settings
 from django.test import Client as Browser
 
 from tests.identity import idp
-from tests.real_servers import ROOT
+from tests.module_server import ModuleServer
 from toolhub.identity.models import Provider
 
 
-class Company:
+class Company(ModuleServer):
     def __init__(self, folder: Path) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.identity.idp", str(folder)], stdout=subprocess.PIPE, text=True, cwd=ROOT
-        )
-        self.url = ""
+        super().__init__("tests.identity.idp", str(folder))
         self.numbers = 0
-
-    def __enter__(self) -> Self:
-        assert self.process.stdout is not None
-        self.url = self.process.stdout.readline().strip()
-        assert self.url, "the provider did not start"
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.wait()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
 
     def control(self, **wanted: Any) -> str:
         """Change the provider or a person there; return the subject of that person."""
-        reply = httpx2.post(f"{self.url}/control", json=wanted, trust_env=False)
-        assert reply.status_code == 200, reply.text
-        return str(reply.json()["sub"])
+        return str(self.post_control(wanted)["sub"])
 
     def employ(self, name: str, *groups: str, **wanted: Any) -> str:
         return self.control(user=name, groups=list(groups), active=True, **wanted)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from django.core.cache import caches
 from django.test import Client
 
+from tests.fresh_rates import fresh_rates as fresh_rates
 from tests.oauth import people
 from tests.oauth.people import Callback
 from tests.secure_hub import SecureHub
@@ -25,14 +25,6 @@ def alices(alice: User) -> Client:
     client = Client()
     client.force_login(alice)
     return client
-
-
-@pytest.fixture(autouse=True)
-def _fresh_rates() -> Iterator[None]:
-    """No test has used up the rate of another one."""
-    caches["limits"].clear()
-    yield
-    caches["limits"].clear()
 
 
 @pytest.fixture(scope="module", params=SET_UPS, ids=list(SET_UPS))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.core import mail
-from django.core.cache import caches
 from django.test import Client
 
+from tests.fresh_rates import fresh_rates as fresh_rates
 from toolhub.people import outbox
 
 Send = Callable[[], list[Any]]
@@ -22,14 +22,6 @@ def make_staff(name: str, *permissions: str) -> User:
     user = User.objects.create_user(name, password="x", is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
     return user
-
-
-@pytest.fixture(autouse=True)
-def _fresh_rates() -> Iterator[None]:
-    """No test has used up the rate of another one."""
-    caches["limits"].clear()
-    yield
-    caches["limits"].clear()
 
 
 @pytest.fixture

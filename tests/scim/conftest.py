@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from django.core.cache import caches
 
+from tests.fresh_rates import fresh_rates as fresh_rates
 from tests.scim.idp import Idp, make_provider
-
-
-@pytest.fixture(autouse=True)
-def _fresh_rates() -> Iterator[None]:
-    """No test has used up the rate of another one."""
-    caches["limits"].clear()
-    yield
-    caches["limits"].clear()
 
 
 @pytest.fixture

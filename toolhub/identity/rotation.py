@@ -15,13 +15,12 @@ def move() -> Iterator[encryption.Moved]:
     """
     providers = list(Provider._base_manager.select_for_update().exclude(client_secret=""))
     for provider in providers:
-        try:
-            fresh = encryption.move(provider.client_secret, provider.secret_owner)
-        except encryption.DecryptionError:
-            raise encryption.UnreadableValue(
-                f"The client secret of the identity provider {provider} cannot be decrypted with any of "
-                "TOOLHUB_ENCRYPTION_KEYS. Add the key it was encrypted with, or enter the secret again."
-            ) from None
+        fresh = encryption.move_or_refuse(
+            provider.client_secret,
+            provider.secret_owner,
+            f"The client secret of the identity provider {provider} cannot be decrypted with any of "
+            "TOOLHUB_ENCRYPTION_KEYS. Add the key it was encrypted with, or enter the secret again.",
+        )
         Provider._base_manager.filter(pk=provider.pk).update(client_secret=fresh)
     identities = list(Identity._base_manager.select_for_update().exclude(refresh_token=""))
     for identity in identities:

@@ -4,18 +4,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.core.cache import caches
 
 from tests.catalog.accounts.service import Service
 from tests.catalog.accounts.stand_in import StandIn
-
-
-@pytest.fixture(autouse=True)
-def _fresh_rates() -> Iterator[None]:
-    """No test has used up the rate of another one."""
-    caches["limits"].clear()
-    yield
-    caches["limits"].clear()
+from tests.fresh_rates import fresh_rates as fresh_rates
 
 
 @pytest.fixture(scope="session")

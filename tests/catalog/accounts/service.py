@@ -11,15 +11,14 @@ from __future__ import annotations
 import asyncio
 import secrets
 import socket
-import subprocess
 import sys
 import time
-from typing import Any, Self, cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import httpx2
 
-from tests.real_servers import ROOT
+from tests.module_server import ModuleServer
 
 TOOLS = ("whoami", "notes")
 
@@ -231,36 +230,18 @@ def main() -> None:
     uvicorn.Server(config).run(sockets=[listening])
 
 
-class Service:
+class Service(ModuleServer):
     """The running service, for tests."""
 
     def __init__(self) -> None:
-        self.url = ""
-
-    def __enter__(self) -> Self:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.catalog.accounts.service"], stdout=subprocess.PIPE, text=True, cwd=ROOT
-        )
-        assert self.process.stdout is not None
-        self.url = self.process.stdout.readline().strip()
-        assert self.url, "the service did not start"
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.wait()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+        super().__init__("tests.catalog.accounts.service")
 
     @property
     def mcp_url(self) -> str:
         return f"{self.url}/mcp"
 
     def control(self, **wanted: Any) -> dict[str, Any]:
-        reply = httpx2.post(f"{self.url}/control", json=wanted, trust_env=False)
-        assert reply.status_code == 200, reply.text
-        found: dict[str, Any] = reply.json()
-        return found
+        return self.post_control(wanted)
 
     def answer(self, address: str, name: str) -> str:
         """Sign in there as this person ("" declines); return path and query of the answer to this server."""

@@ -85,6 +85,23 @@ def sent_tokens(api: StandIn, path: str = "/notes") -> list[str]:
     return [one.headers["authorization"].removeprefix("Bearer ") for one in api.requests(path)]
 
 
+async def leave_during(monkeypatch: pytest.MonkeyPatch, step: str, user: Any) -> None:
+    """A call whose client leaves while this step of `tokens` takes its time."""
+    begun = asyncio.Event()
+
+    async def never(*_: object) -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
+
+    monkeypatch.setattr(tokens, step, never)
+    running = asyncio.create_task(call(user, "ask_api"))
+    await begun.wait()
+    CLIENT_GONE.cancel(running)
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
 # --- each person with their own --------------------------------------------------------------------------------------
 
 
@@ -223,19 +240,7 @@ async def test_a_call_ends_in_the_log_whatever_a_replacement_raises(
 async def test_a_client_that_leaves_before_the_tokens_are_there_is_logged(
     api: StandIn, alice: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun = asyncio.Event()
-
-    async def never(*_: object) -> str:
-        begun.set()
-        await asyncio.Event().wait()
-        return ""
-
-    monkeypatch.setattr(tokens, "access_token", never)
-    running = asyncio.create_task(call(alice, "ask_api"))
-    await begun.wait()
-    CLIENT_GONE.cancel(running)
-    with pytest.raises(asyncio.CancelledError):
-        await running
+    await leave_during(monkeypatch, "access_token", alice)
     assert (await logged_calls())[-1].outcome == outcomes.CANCELLED
 
 
@@ -365,19 +370,7 @@ async def test_a_client_that_leaves_while_a_token_is_replaced_is_logged(
 ) -> None:
     await sync_to_async(connect_to)(api, alice)
     api.answers["/notes"] = (401, "who are you?")
-    begun = asyncio.Event()
-
-    async def never(*_: object) -> str:
-        begun.set()
-        await asyncio.Event().wait()
-        return ""
-
-    monkeypatch.setattr(tokens, "replace_rejected", never)
-    running = asyncio.create_task(call(alice, "ask_api"))
-    await begun.wait()
-    CLIENT_GONE.cancel(running)
-    with pytest.raises(asyncio.CancelledError):
-        await running
+    await leave_during(monkeypatch, "replace_rejected", alice)
     last = (await logged_calls())[-1]
     assert last.outcome == outcomes.CANCELLED and last.ended_at is not None
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
-from django.core.cache import caches
 from django.test import Client
 
+from tests.fresh_rates import fresh_rates as fresh_rates
 from tests.identity.mfa import device
 
 if TYPE_CHECKING:
@@ -24,14 +23,6 @@ class Person:
     seed: str = ""
     codes: list[str] = field(default_factory=list)
     passkey: device.Device = field(default_factory=device.Device)
-
-
-@pytest.fixture(autouse=True)
-def _fresh_rates() -> Iterator[None]:
-    """No test has used up the rate of another one."""
-    caches["limits"].clear()
-    yield
-    caches["limits"].clear()
 
 
 def signed_in(user: User) -> Client:

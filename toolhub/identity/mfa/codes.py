@@ -148,14 +148,12 @@ def move_seeds() -> Iterator[encryption.Moved]:
     rows = list(Authenticator.objects.select_related("user").select_for_update(of=("self",)).filter(type__in=SEEDS))
     for row in rows:
         name, owner = SEEDS[row.type], seed_owner(row.user_id, row.type)
-        try:
-            row.data[name] = encryption.move(row.data[name], owner)
-        except encryption.DecryptionError:
-            raise encryption.UnreadableValue(
-                f"The second factor ({row.type}) of {row.user} cannot be decrypted with any of "
-                "TOOLHUB_ENCRYPTION_KEYS. Add the key it was encrypted with, or remove the factors of this user with "
-                "removefactors."
-            ) from None
+        row.data[name] = encryption.move_or_refuse(
+            row.data[name],
+            owner,
+            f"The second factor ({row.type}) of {row.user} cannot be decrypted with any of TOOLHUB_ENCRYPTION_KEYS. "
+            "Add the key it was encrypted with, or remove the factors of this user with removefactors.",
+        )
         row.save(update_fields=["data"])
     yield "seeds of second factors", len(rows)
 
