@@ -427,18 +427,25 @@ def test_a_stop_that_finds_the_database_back_logs_the_spooled_entries(
         running = await recorder.begin(intent())
         writer = recorder.audit_log().writer
         assert writer is not None
-        with use_production_timeout(), lock_store(sqlite_store):
-            beating = threading.Event()
-            beat = writer._write_heartbeat
+        beat, waiting, returned = writer._write_heartbeat, threading.Event(), threading.Event()
 
-            def noted_beat() -> None:
-                beating.set()
-                beat()
+        def noted_beat() -> None:
+            waiting.set()
+            beat()
+            waiting.clear()
+            returned.set()
 
-            monkeypatch.setattr(writer, "_write_heartbeat", noted_beat)
+        def hurry(event: threading.Event) -> bool:
             writer._next_heartbeat = 0.0
             writer.queue.wake_writer()
-            await wait_until_async(beating.is_set)
+            return event.is_set()
+
+        # The first heartbeat, and the chores after it, must be over: the lock would stop them where no event tells.
+        monkeypatch.setattr(writer, "_on_heartbeat", lambda _: None)
+        monkeypatch.setattr(writer, "_write_heartbeat", noted_beat)
+        await wait_until_async(lambda: hurry(returned))
+        with use_production_timeout(), lock_store(sqlite_store):
+            await wait_until_async(lambda: hurry(waiting))
             await recorder.finish(running, ending())
             stopping = asyncio.create_task(recorder.stop(60))
             await wait_until_async(lambda: writer.queue.stopping)
