@@ -283,6 +283,8 @@ CLIENT_REGISTRATION = env.choice("TOOLHUB_CLIENT_REGISTRATION", ("anyone", "list
 """Who may register a client: anyone, those at CLIENT_HOSTS, or nobody; clients that are known stay."""
 CLIENT_HOSTS = [host.lower() for host in env.words("TOOLHUB_CLIENT_HOSTS")]
 """Hosts of client documents and of redirect addresses that may register when CLIENT_REGISTRATION is "listed"."""
+CLIENT_DOCUMENTS = env.boolean("TOOLHUB_CLIENT_DOCUMENTS", True)
+"""Whether clients may introduce themselves with a document at their own address; without, they register."""
 CLIENT_SCHEMES = env.schemes(
     "TOOLHUB_CLIENT_SCHEMES", ("cursor", "vscode", "vscode-insiders", "windsurf", "zed", "kiro", "lmstudio", "goose")
 )

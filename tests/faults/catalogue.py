@@ -1268,6 +1268,13 @@ FAULTS: tuple[Fault, ...] = (
         "tests/oauth/test_client_documents.py",
     ),
     Fault(
+        "no document is read where documents are off",
+        "toolhub/oauth/client_documents.py",
+        "            return are_read() and may_register(",
+        "            return may_register(",
+        "tests/oauth/test_client_documents.py",
+    ),
+    Fault(
         "a document is read from public addresses",
         "toolhub/oauth/client_documents.py",
         "                allowed=egress.parse_allowed(settings.CLIENT_NETWORKS),",

@@ -219,6 +219,23 @@ def test_only_listed_hosts_have_their_documents_read(
     assert ask(alices, url).status_code == (200 if registration == "listed" else 400)
 
 
+def test_no_document_is_read_where_documents_are_off_and_known_clients_stay(
+    documents: Documents, path: str, alices: Browser, settings: Any
+) -> None:
+    app, tokens = flow.connect(alices, flow.App(documents.describe(path, flow.CALLBACK)))
+    documents.asked.clear()
+    settings.CLIENT_DOCUMENTS = False
+    Client.objects.update(cimd_expires_at=timezone.now() - timedelta(hours=1))
+    assert ask(alices, app.client_id).status_code == 200
+    assert app.refresh(tokens["refresh_token"]).status_code == 200
+    unknown = documents.describe(f"{path}-2", flow.CALLBACK)
+    assert ask(Browser(), unknown).context["problem"] == "document"
+    page = ask(alices, unknown)
+    assert page.status_code == 400
+    assert page.context["problem"] == "document"
+    assert documents.asked == []
+
+
 def test_one_person_does_not_make_the_server_ask_for_document_after_document(
     documents: Documents, alices: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:

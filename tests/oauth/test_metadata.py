@@ -65,6 +65,13 @@ def test_a_server_at_which_nobody_registers_offers_no_registration(settings: obj
     assert found["client_id_metadata_document_supported"] is False
 
 
+def test_a_server_that_reaches_no_address_outside_offers_registration_alone(settings: object) -> None:
+    settings.CLIENT_DOCUMENTS = False  # type: ignore[attr-defined]
+    found = Client().get(SERVER).json()
+    assert found["registration_endpoint"] == f"{ISSUER}/oauth/register"
+    assert found["client_id_metadata_document_supported"] is False
+
+
 @pytest.mark.parametrize("path", [*PROTECTED, SERVER])
 def test_the_host_of_a_request_changes_no_document(path: str) -> None:
     usual = Client().get(path).content

@@ -118,7 +118,7 @@ def read_query(request: HttpRequest) -> str:
 
 def _check_before_sign_in(request: HttpRequest, query: str) -> None:
     client_id = request.GET.get("client_id", "")
-    if find_client(client_id) is None and is_cimd_client_id(client_id) and client_documents.may_register_at_all():
+    if find_client(client_id) is None and is_cimd_client_id(client_id) and client_documents.are_read():
         return
     check(query, None)
 

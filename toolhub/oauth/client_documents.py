@@ -41,7 +41,7 @@ class Permission:
         if not request.headers.get(MAY_FETCH):
             return False
         try:
-            return may_register({urlsplit(client_id).hostname or ""})
+            return are_read() and may_register({urlsplit(client_id).hostname or ""})
         except ValueError:
             return False
 
@@ -119,6 +119,11 @@ def may_register(hosts: set[str]) -> bool:
 
 def may_register_at_all() -> bool:
     return bool(settings.CLIENT_REGISTRATION != "nobody")
+
+
+def are_read() -> bool:
+    """Return whether a client that is not known here may introduce itself with its document."""
+    return bool(settings.CLIENT_DOCUMENTS) and may_register_at_all()
 
 
 def _check_address(client_id: str) -> None:

@@ -9,8 +9,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.urls import reverse
 
 from toolhub.access import hooks
-from toolhub.oauth import assertions, progress, registration, scopes
-from toolhub.oauth.client_documents import may_register_at_all
+from toolhub.oauth import assertions, client_documents, progress, registration, scopes
 from toolhub.oauth.endpoints import error, json_endpoint
 from toolhub.oauth.resources import ISSUER, RESOURCE
 
@@ -49,13 +48,13 @@ def authorization_server(request: HttpRequest) -> HttpResponse:
         "token_endpoint_auth_methods_supported": ["none", "client_secret_basic", "client_secret_post"],
         "revocation_endpoint_auth_methods_supported": ["none", "client_secret_basic", "client_secret_post"],
         "authorization_response_iss_parameter_supported": True,
-        "client_id_metadata_document_supported": may_register_at_all(),
+        "client_id_metadata_document_supported": client_documents.are_read(),
         "service_documentation": ISSUER,
     }
     if hooks.installed().accepts_assertions():
         found["grant_types_supported"] = [*registration.GRANT_TYPES, assertions.GRANT]
         found["authorization_grant_profiles_supported"] = [assertions.PROFILE]
-    if may_register_at_all():
+    if client_documents.may_register_at_all():
         found["registration_endpoint"] = _address("register")
     return _document(found)
 
