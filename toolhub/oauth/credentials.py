@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection
 from datetime import timedelta
 
+from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 from oauth2_provider.models import get_access_token_model
@@ -77,8 +78,9 @@ class ConnectedApps:
         """Store that a client used it now, from this address, unless that was stored within the last minute."""
         now = timezone.now()
         recent = Q(last_used__gt=now - timedelta(seconds=LAST_USED_SECONDS), last_address=address)
-        if ConnectedApp.objects.filter(pk=key).exclude(recent).update(last_used=now, last_address=address[:64]):
-            Client.objects.filter(connections=key).update(last_used=now)
+        with transaction.atomic():
+            if ConnectedApp.objects.filter(pk=key).exclude(recent).update(last_used=now, last_address=address[:64]):
+                Client.objects.filter(connections=key).update(last_used=now)
 
     def find(self, key: int) -> ConnectedApp | None:
         return ConnectedApp.objects.select_related("client").filter(pk=key).first()
