@@ -382,7 +382,7 @@ def test_a_provider_that_does_not_answer_is_503_and_the_assertion_stays_good(com
 def test_a_client_whose_assertions_nobody_signed_waits_and_the_others_do_not(
     company: OpenID, app: flow.App, provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(assertions, "REFUSED_RATE", "3/10m")
+    monkeypatch.setattr(assertions, "REFUSED_RATE", "3/10h")
     other = add_client()
     provider.assertion_clients.add(Client.objects.get(client_id=other.client_id))
     for _ in range(3):

@@ -241,7 +241,7 @@ def test_one_person_does_not_make_the_server_ask_for_document_after_document(
 ) -> None:
     from toolhub.oauth import authorization
 
-    monkeypatch.setattr(authorization, "DOCUMENTS_RATE", "3/h")
+    monkeypatch.setattr(authorization, "DOCUMENTS_RATE", "3/10h")
     pages = [ask(alices, f"{documents.url}/missing-{number}.json") for number in range(5)]
     assert [page.status_code for page in pages] == [400, 400, 400, 429, 429]
     assert len(documents.asked) == 3

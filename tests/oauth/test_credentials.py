@@ -284,7 +284,7 @@ async def test_a_use_is_stored_once_a_minute(app_of_alice: Person) -> None:
 async def test_an_address_with_too_many_invalid_tokens_does_not_lock_apps_out(
     app_of_alice: Person, settings: Any
 ) -> None:
-    settings.BAD_TOKENS_RATE = "2/m"
+    settings.BAD_TOKENS_RATE = "2/10h"
     authenticator = parts.get(Authenticator)
     for _ in range(4):
         answer = await app_of_alice.modern("tools/list", authorization="Bearer tho_" + "y" * 43)

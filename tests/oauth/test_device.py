@@ -86,7 +86,7 @@ def test_the_codes_are_stored_as_little_as_possible_and_say_how_to_go_on(program
 
 
 def test_one_address_does_not_get_code_after_code(program: flow.App, settings: Any) -> None:
-    settings.REGISTRATIONS_RATE = "2/h"
+    settings.REGISTRATIONS_RATE = "2/10h"
     answers = [start(program) for _ in range(3)]
     assert [answer.status_code for answer in answers] == [200, 200, 429]
     assert int(answers[-1]["Retry-After"]) > 0
@@ -183,7 +183,7 @@ def test_a_code_that_is_no_use_gets_nothing(what: str, program: flow.App, alices
 def test_an_expired_or_invented_code_is_refused_to_the_person_and_guesses_are_counted(
     program: flow.App, alices: Browser, bob: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(device, "WRONG_CODES_RATE", "3/h")
+    monkeypatch.setattr(device, "WRONG_CODES_RATE", "3/10h")
     found = start(program).json()
     for code in ("BBBB-BBBB", "x", "B" * 300):
         answer = alices.get("/device/", {"code": code})

@@ -46,7 +46,7 @@ def register_a_device_where_others_are_listed(scene: Scene) -> Send:
 
 
 def register_too_often(scene: Scene) -> Send:
-    scene.settings.REGISTRATIONS_RATE = "1/h"
+    scene.settings.REGISTRATIONS_RATE = "1/10h"
     assert send({**GOOD, "client_name": "First"}).status_code == 201
     return lambda: send(GOOD)
 
@@ -112,7 +112,7 @@ def ask_where_others_are_listed(scene: Scene) -> Send:
 
 
 def ask_for_many_documents(scene: Scene) -> Send:
-    scene.monkeypatch.setattr(authorization, "DOCUMENTS_RATE", "1/h")
+    scene.monkeypatch.setattr(authorization, "DOCUMENTS_RATE", "1/10h")
     url = scene.documents.describe("/client.json", flow.CALLBACK)
     flow.ask(scene.browser, flow.App(url.replace("client", "missing")))
     return lambda: flow.ask(scene.browser, flow.App(url))
