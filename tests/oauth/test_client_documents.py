@@ -233,6 +233,8 @@ def test_no_document_is_read_where_documents_are_off_and_known_clients_stay(
     page = ask(alices, unknown)
     assert page.status_code == 400
     assert page.context["problem"] == "document"
+    text = page.content.decode()
+    assert "add it again" in text and "TOOLHUB_CLIENT_DOCUMENTS" not in text
     assert documents.asked == []
 
 

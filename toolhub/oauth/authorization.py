@@ -256,5 +256,6 @@ def _redirect(address: str) -> HttpResponse:
 
 def _show_problem(request: HttpRequest, code: str) -> HttpResponse:
     status = 429 if code == "too_many" else 400
-    context = {"problem": code, "listed": settings.CLIENT_REGISTRATION == "listed"}
+    documents, listed = client_documents.are_read(), settings.CLIENT_REGISTRATION == "listed"
+    context = {"problem": code, "documents": documents, "listed": listed}
     return render(request, "oauth/problem.html", context, status=status)
