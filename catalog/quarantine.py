@@ -3,7 +3,8 @@
 The source's side of a definition is a dict, see `catalog.models.pinned`. `pinned` of a tool, resource or prompt is its
 hash as approved and `approved` its text, both untouched when an administrator edits the item by hand. A definition with
 another hash is kept in `proposed` ("null": the source no longer has it) and the item is hidden from every list until a
-user with the permission `catalog.review_tool` has reviewed the difference.
+user with the permission `catalog.review_tool` has reviewed the difference. A rejected definition is kept, so that it
+can be taken up again, and the last decision about an item can be undone: both lead back to the review, never to users.
 
 Optional members, such as icons, are in a definition only while a setting of the source keeps them. Turning the setting
 on approves them as they are; from then on they count like the others.
@@ -14,18 +15,21 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from audit.actions import log
 from catalog.canonical import dumps, loads
-from catalog.models import ImportedDocument, Upstream
+from catalog.models import ImportedDocument, ReviewDecision, Upstream
 from catalog.models.base import CatalogueItem
-from catalog.models.pinned import ALL_MEMBERS, MEMBERS, OPTIONAL, is_unedited, own_value, set_member
+from catalog.models.pinned import ALL_MEMBERS, MEMBERS, OPTIONAL, columns, is_unedited, own_value, set_member
 from toolhub.invisible import show
 
 PERMISSION = "catalog.review_tool"
@@ -41,12 +45,17 @@ class StaleReview(Exception):
 
 def name_source(item: CatalogueItem) -> str:
     """Return the name of the item's source, in the language of the page; empty for an item that was made here."""
-    kind, _colon, key = item.origin.partition(":")
+    return name_origin(item.origin)
+
+
+def name_origin(origin: str) -> str:
+    """Return the name of a source from the column `origin`, in the language of the page."""
+    kind, _colon, key = origin.partition(":")
     if kind == "upstream" and (name := Upstream.objects.filter(pk=key).values_list("name", flat=True).first()):
         return gettext("the upstream server %(name)s") % {"name": name}
     if kind == "openapi" and (document := ImportedDocument.objects.filter(pk=key).first()):
         return gettext("the OpenAPI document %(name)s") % {"name": document}
-    return str(item.origin)
+    return origin
 
 
 def pinned_members(definition: Definition) -> dict[str, Any]:
@@ -123,10 +132,15 @@ def propose(item: CatalogueItem, definition: Definition | None) -> bool:
     return True
 
 
-def proposal(item: CatalogueItem) -> dict[str, Any] | None:
-    """Return the proposal that waits for review.
+def needs_review(item: CatalogueItem) -> bool:
+    """Return whether a proposal waits for a decision."""
+    return item.quarantined_since is not None and bool(item.proposed) and not item.rejected
 
-    None when the source no longer has the item (and when nothing waits).
+
+def proposal(item: CatalogueItem) -> dict[str, Any] | None:
+    """Return the proposal that waits for review, or was rejected.
+
+    None when the source no longer has the item (and when there is no proposal).
     """
     found: dict[str, Any] | None = loads(item.proposed) if item.proposed else None
     return found
@@ -142,7 +156,7 @@ def fingerprint(item: CatalogueItem) -> str:
     return hashlib.sha256(f"{item.pinned}:{item.proposed}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def approve(item: CatalogueItem, by: str, reviewed: str = "") -> list[str]:
+def approve(item: CatalogueItem, by: str, reviewed: str = "", batch: UUID | None = None) -> list[str]:
     """Serve the proposed definition, or switch the item off when its source no longer has it. Logged as done by `by`.
 
     Members that an administrator edited by hand stay as edited; their names are returned. Raises StaleReview when
@@ -150,6 +164,7 @@ def approve(item: CatalogueItem, by: str, reviewed: str = "") -> list[str]:
     """
     with transaction.atomic():
         row = _lock_reviewed(item, reviewed)
+        kept = _read_columns(row)
         wanted = proposal(row)
         before, after = _differing_members(row)
         edited_by_hand: list[str] = []
@@ -162,21 +177,95 @@ def approve(item: CatalogueItem, by: str, reviewed: str = "") -> list[str]:
             row.full_clean()
         row.proposed, row.rejected, row.quarantined_since = "", "", None
         _save(row, item)
+        _keep_decision(row, kept, ReviewDecision.Decision.APPROVED, by, batch)
         _log("approved", row, before, after, by)
     return edited_by_hand
 
 
-def reject(item: CatalogueItem, by: str, reviewed: str = "") -> None:
-    """Reject the proposal: the item stays in quarantine until its source sends another definition.
+def reject(item: CatalogueItem, by: str, reviewed: str = "", batch: UUID | None = None) -> None:
+    """Reject the proposal: the item stays in quarantine until its source sends another one, or `reopen`.
 
     Logged as done by `by`. Raises StaleReview when the proposal is another one than `reviewed` (see `fingerprint`).
     """
     with transaction.atomic():
         row = _lock_reviewed(item, reviewed)
+        kept = _read_columns(row)
         before, after = _differing_members(row)
-        row.rejected, row.proposed = pin(proposal(row)), ""
+        row.rejected = pin(proposal(row))
         _save(row, item)
+        _keep_decision(row, kept, ReviewDecision.Decision.REJECTED, by, batch)
         _log("rejected", row, after, before, by)
+
+
+def reopen(item: CatalogueItem, by: str) -> bool:
+    """Let a rejected change wait for review again; return whether it does.
+
+    It does not where an earlier release rejected it and kept only its hash: the next comparison with the source brings
+    it back. Raises StaleReview when there is no rejected change.
+    """
+    with transaction.atomic():
+        row = _lock(item)
+        if row.quarantined_since is None or not row.rejected:
+            raise StaleReview(_("There is no rejected change of this item any more."))
+        row.rejected = ""
+        _save(row, item)
+        _decisions(row).delete()
+        _log("reopened", row, *_differing_members(row), by)
+    return needs_review(item)
+
+
+def find_decision(item: CatalogueItem) -> ReviewDecision | None:
+    """Return the last decision about the item if it can still be undone."""
+    found = _decisions(item).first()
+    return found if found is not None and found.after == _digest(_read_columns(item)) else None
+
+
+def undo(item: CatalogueItem, by: str) -> None:
+    """Undo the last decision: the item is as before it, quarantined, and its change waits for review.
+
+    Logged as done by `by`. Raises StaleReview when the item changed after the decision, PermissionDenied when the
+    signed-in user may not save where the earlier settings send secrets.
+    """
+    with transaction.atomic():
+        row = _lock(item)
+        decision = find_decision(row)
+        if decision is None:
+            raise StaleReview(
+                _("This decision cannot be undone: the item changed after it. Its history has every version.")
+            )
+        for name, value in loads(decision.before).items():
+            if name == "quarantined_since":
+                value = datetime.fromisoformat(value)
+            setattr(row, name, value)
+        _save(row, item)
+        decision.delete()
+        _log("undone", row, *_differing_members(row), by)
+
+
+def _decisions(item: CatalogueItem) -> QuerySet[ReviewDecision]:
+    return ReviewDecision.objects.filter(**{str(item._meta.model_name): item.pk})
+
+
+def _read_columns(row: CatalogueItem) -> dict[str, Any]:
+    """Return every column that a decision can change."""
+    names = (*columns(type(row)), "enabled", *row.REVIEW_FIELDS)
+    found = {name: getattr(row, name) for name in names}
+    since = found["quarantined_since"]
+    return {**found, "quarantined_since": None if since is None else since.isoformat()}
+
+
+def _digest(values: Mapping[str, Any]) -> str:
+    text = json.dumps(values, sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _keep_decision(row: CatalogueItem, before: Mapping[str, Any], decision: str, by: str, batch: UUID | None) -> None:
+    row.refresh_from_db()  # the columns as the database returns them: their digest is compared later
+    found = _decisions(row).first() or ReviewDecision()
+    setattr(found, str(row._meta.model_name), row)
+    found.decision, found.made_by, found.batch = decision, by[:150], batch
+    found.before, found.after = dumps(before), _digest(_read_columns(row))
+    found.save()
 
 
 def difference(item: CatalogueItem) -> list[tuple[str, str, str]]:
@@ -229,7 +318,7 @@ def _lock(item: CatalogueItem) -> CatalogueItem:
 
 def _lock_reviewed(item: CatalogueItem, reviewed: str) -> CatalogueItem:
     row = _lock(item)
-    if row.quarantined_since is None or not row.proposed:
+    if not needs_review(row):
         raise StaleReview(_("This no longer needs review."))
     if reviewed and reviewed != fingerprint(row):
         raise StaleReview(_("The definition changed again after you opened the page. Review it again."))

@@ -32,6 +32,18 @@ class CatalogueQuerySet(WatchedQuerySet):
     bulk_create.alters_data = True  # type: ignore[attr-defined]
 
 
+class ItemQuerySet(CatalogueQuerySet):
+    """Tools, resources or prompts, with their states of review."""
+
+    def needing_review(self) -> ItemQuerySet:
+        """Return the quarantined items with a change that nobody has decided about."""
+        return self.filter(quarantined_since__isnull=False, rejected="").exclude(proposed="")
+
+    def rejected_in_review(self) -> ItemQuerySet:
+        """Return the items that stay quarantined because a reviewer rejected their change."""
+        return self.filter(quarantined_since__isnull=False).exclude(rejected="")
+
+
 def count_by_origin(tools: QuerySet[Any], scheme: str) -> Coalesce:
     """Return an annotation for sources of tools: the number of `tools` with the origin `scheme` and the row's key."""
     origin = Concat(Value(scheme), Cast(OuterRef("pk"), CharField()))

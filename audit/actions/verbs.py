@@ -30,12 +30,14 @@ VERBS: dict[str, str | Promise] = {
     "rejected": pgettext_lazy("action", "rejected"),
     "removed from": pgettext_lazy("action", "removed from"),
     "renewed": pgettext_lazy("action", "renewed"),
+    "reopened": pgettext_lazy("action", "reopened"),
     "requested": pgettext_lazy("action", "requested"),
     "reset": pgettext_lazy("action", "reset"),
     "signed in": pgettext_lazy("action", "signed in"),
     "signed out": pgettext_lazy("action", "signed out"),
     "tested": pgettext_lazy("action", "tested"),
     "tried": pgettext_lazy("action", "tried"),
+    "undone": pgettext_lazy("action", "undone"),
     "viewed": pgettext_lazy("action", "viewed"),
 }
 KINDS: dict[str, Promise] = {

@@ -133,7 +133,7 @@ class ToolAdmin(EditorAdmin, QuarantineAdmin, CatalogueItemAdmin):
     form = ToolForm
     inlines = (ToolGrantInline, ToolLimitInline)
     warn_unsaved_form = False  # the editor's own script warns, and detects real changes
-    list_display = ("name", "title", "runner_title", "toolset_names", "effect", "enabled", "position")
+    list_display = ("name", "title", "runner_title", "toolset_names", "effect", "status", "position")
     list_filter = ("enabled", QuarantineFilter, "toolsets", RunnerFilter, "read_only", "destructive", "task_support")
     readonly_fields = ("audience", "quarantine")
     search_fields = ("name", "title", "description")
@@ -197,7 +197,7 @@ class ToolAdmin(EditorAdmin, QuarantineAdmin, CatalogueItemAdmin):
 class ResourceAdmin(QuarantineAdmin, CatalogueItemAdmin):
     form = ResourceForm
     list_filter = ("enabled", QuarantineFilter, "toolsets")
-    list_display = ("__str__", "name", "mime_type", "toolset_names", "enabled", "position")
+    list_display = ("__str__", "name", "mime_type", "toolset_names", "status", "position")
     search_fields = ("name", "uri", "uri_template", "title", "description")
     search_help_text = _("Name, address, title or description")
     fieldsets = (
@@ -216,7 +216,7 @@ class PromptAdmin(QuarantineAdmin, CatalogueItemAdmin):
     form = PromptForm
     list_filter = ("enabled", QuarantineFilter, "toolsets")
     readonly_fields = ("audience", "suggestions", "quarantine")
-    list_display = ("name", "title", "toolset_names", "enabled", "position")
+    list_display = ("name", "title", "toolset_names", "status", "position")
     search_fields = ("name", "title", "description")
     search_help_text = _("Name, title or description")
     fieldsets = (

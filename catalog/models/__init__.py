@@ -7,6 +7,7 @@ from django.utils.translation import gettext_lazy as _
 from catalog.models.accounts import ConnectedAccount
 from catalog.models.imports import ImportedDocument
 from catalog.models.items import Prompt, Resource
+from catalog.models.reviews import ReviewDecision
 from catalog.models.rules import CatalogueRevision, Grant, Limit
 from catalog.models.secrets import PersonalSecret, Secret
 from catalog.models.task_state import StoredResult, Task
@@ -23,6 +24,7 @@ __all__ = [
     "PersonalSecret",
     "Prompt",
     "Resource",
+    "ReviewDecision",
     "Secret",
     "StoredResult",
     "Task",

@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy as _
 
 from catalog.models import validators as check
 from catalog.models.fields import JSONTextField, check_kinds
-from catalog.querysets import CatalogueQuerySet
+from catalog.querysets import ItemQuerySet
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 RESERVED_NAMES = frozenset({"__proto__", "prototype", "constructor", "toString", "valueOf", "hasOwnProperty"})
@@ -95,16 +95,18 @@ class CatalogueItem(models.Model):
     approved = models.TextField(_("approved"), blank=True, default="", editable=False)
     """That definition as JSON."""
     proposed = models.TextField(_("proposed"), blank=True, default="", editable=False)
-    """JSON of the changed definition that waits for review; "null": its source no longer has it."""
+    """JSON of the changed definition that waits for review, or was rejected; "null": its source no longer has it."""
     rejected = models.CharField(_("rejected"), max_length=64, blank=True, default="", editable=False)
-    """The hash of a rejected proposal: it is not proposed again."""
-    quarantined_since = models.DateTimeField(_("quarantined since"), null=True, blank=True, editable=False)
+    """The hash of a rejected proposal: it is not proposed again. Empty while a change waits for review."""
+    quarantined_since = models.DateTimeField(
+        _("quarantined since"), null=True, blank=True, editable=False, db_index=True
+    )
 
     REVIEW_FIELDS = ("pinned", "approved", "proposed", "rejected", "quarantined_since")
     NOT_IN_HISTORY = ("version", "origin", *REVIEW_FIELDS)
     """Columns that a restored version leaves alone: restoring an older version must not lift a quarantine."""
 
-    objects = CatalogueQuerySet.as_manager()
+    objects = ItemQuerySet.as_manager()
 
     class Meta:
         abstract = True

@@ -42,6 +42,17 @@ _EMPTY: Final[Mapping[str, Any]] = {
 }
 
 
+def columns(model: type[CatalogueItem]) -> tuple[str, ...]:
+    """Return the columns of an item that hold the members of its source's definition."""
+    names: list[str] = []
+    for member in MEMBERS[model]:
+        if member == "annotations" and model is Tool:
+            names += ["annotation_title", *HINTS.values()]
+        else:
+            names.append(_COLUMNS.get(member, member))
+    return tuple(names)
+
+
 def identity(definition: Mapping[str, Any]) -> str:
     """Return the name, address or address template by which the source knows the item; empty for no definition."""
     return next((str(definition[member]) for member in IDENTITIES if definition.get(member)), "")

@@ -24,6 +24,9 @@ _ENGLISH: Final = {
     "rule.disabled": "It is disabled",
     "rule.not_offered": "It is disabled or gone",
     "rule.quarantined": "quarantined: its definition changed",
+    "rule.quarantined_gone": "quarantined: its source no longer has it",
+    "rule.quarantined_rejected": "quarantined: the change of its definition was rejected",
+    "rule.unlistable": "hidden: its schema breaks a rule",
     "rule.unpinned": "not compared with its upstream server yet",
     "rule.own_result": "the caller's own result",
     GRANT: "Grant {number}: {effect} {target} to {whom}",
@@ -98,7 +101,9 @@ class ToolDefinition:
     """The entry of tools/list; absent members are absent."""
     position: int = 100
     quarantined: bool = False
-    """Whether the definition changed at its source and waits for review: hidden from all users."""
+    """Whether it is hidden from all users, in most cases because its definition changed at its source."""
+    quarantine_code: str = "rule.quarantined"
+    """The code of the rule that hides a quarantined item."""
     unpinned: bool = False
     """Whether it is quarantined because it uses something of an upstream server that nobody approved."""
     pinned_source: tuple[str, str] | None = None
@@ -133,6 +138,7 @@ class ResourceDefinition:
     app: dict[str, Any] | None = None
     """`_meta.ui` of a page (MCP Apps)."""
     quarantined: bool = False
+    quarantine_code: str = "rule.quarantined"
     unpinned: bool = False
     pinned_source: tuple[str, str] | None = None
     upstream: str = ""
@@ -159,6 +165,7 @@ class PromptDefinition:
     wire: dict[str, Any]
     position: int = 100
     quarantined: bool = False
+    quarantine_code: str = "rule.quarantined"
     unpinned: bool = False
     pinned_source: tuple[str, str] | None = None
     upstream: str = ""

@@ -64,8 +64,17 @@ def _pinned_source(row: dict[str, Any]) -> tuple[str, str] | None:
     return row["origin"], identity(loads(row["approved"]))
 
 
-def _is_quarantined(row: dict[str, Any]) -> bool:
-    return row.get("quarantined_since") is not None
+def _quarantine(row: dict[str, Any], *, unlistable: bool = False) -> dict[str, Any]:
+    """Return whether the item is hidden from everyone, and the code of the reason."""
+    # A version out of history has none of these columns.
+    if row.get("quarantined_since") is None:
+        return {"quarantined": unlistable, "quarantine_code": "rule.unlistable"} if unlistable else {}
+    if row["proposed"] == "null":
+        return {"quarantined": True, "quarantine_code": "rule.quarantined_gone"}
+    return {
+        "quarantined": True,
+        "quarantine_code": "rule.quarantined_rejected" if row["rejected"] else "rule.quarantined",
+    }
 
 
 def build_tool(row: dict[str, Any], toolset_ids: frozenset[int]) -> ToolDefinition:
@@ -113,7 +122,7 @@ def build_tool(row: dict[str, Any], toolset_ids: frozenset[int]) -> ToolDefiniti
         wire_hash=digest(wire),
         wire=wire,
         position=row["position"],
-        quarantined=unlistable or _is_quarantined(row),
+        **_quarantine(row, unlistable=unlistable),
         pinned_source=_pinned_source(row),
         fill_defaults=row["fill_defaults"],
     )
@@ -160,7 +169,7 @@ def build_resource(row: dict[str, Any], toolset_ids: frozenset[int]) -> Resource
         size=size,
         position=row["position"],
         app=row["app"],
-        quarantined=_is_quarantined(row),
+        **_quarantine(row),
         pinned_source=_pinned_source(row),
         upstream=row["upstream"],
         source=row["source"],
@@ -191,7 +200,7 @@ def build_prompt(row: dict[str, Any], toolset_ids: frozenset[int]) -> PromptDefi
         wire_hash=digest(wire),
         wire=wire,
         position=row["position"],
-        quarantined=_is_quarantined(row),
+        **_quarantine(row),
         pinned_source=_pinned_source(row),
         upstream=row["upstream"],
         source=row["source"],

@@ -23,6 +23,9 @@ SENTENCES: dict[str, str | Promise] = {
     "rule.disabled": gettext_lazy("It is switched off."),
     "rule.not_offered": gettext_lazy("It is switched off or no longer exists."),
     "rule.quarantined": gettext_lazy("Quarantined: its definition changed at its source."),
+    "rule.quarantined_gone": gettext_lazy("Quarantined: its source no longer has it."),
+    "rule.quarantined_rejected": gettext_lazy("Quarantined: a reviewer rejected the change of its definition."),
+    "rule.unlistable": gettext_lazy("Hidden: its schema breaks a rule. Open the tool to see which."),
     "rule.unpinned": gettext_lazy(
         "It waits for a comparison with its upstream server, which pins the tool that it calls."
     ),

@@ -122,7 +122,7 @@ def decide(snapshot: Snapshot, requester: Requester, item: Item, now: float, env
     if present is None:
         return Decision(False, NOT_AVAILABLE)
     if present.quarantined:
-        return Decision(False, UNPINNED if present.unpinned else QUARANTINED)
+        return Decision(False, UNPINNED if present.unpinned else Rule(present.quarantine_code))
     rules, no_grant_rule = _rules(snapshot, requester.user_id)
     if no_grant_rule is not NO_GRANT:
         return Decision(False, no_grant_rule)

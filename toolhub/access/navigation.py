@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.apps import apps
@@ -30,6 +31,12 @@ GROUPS: tuple[tuple[Any, tuple[tuple[str, str], ...], tuple[tuple[str, str, Any,
             ("catalog.importeddocument", "upload_file"),
         ),
         (
+            (
+                "pages:review",
+                "rate_review",
+                gettext_lazy("Needs review"),
+                ("catalog.review_tool",),
+            ),
             (
                 "pages:matrix",
                 "grid_on",
@@ -82,6 +89,19 @@ GROUPS: tuple[tuple[Any, tuple[tuple[str, str], ...], tuple[tuple[str, str, Any,
 """The title of a group, its models (name, icon), and its other pages (address name, icon, title, permissions)."""
 
 
+def _count_reviews() -> int:
+    """Return how many tools, resources and prompts need review, with one query."""
+    first, *others = (
+        apps.get_model(f"catalog.{name}")._default_manager.needing_review().order_by().values("pk")
+        for name in ("tool", "resource", "prompt")
+    )
+    return int(first.union(*others, all=True).count())
+
+
+BADGES: Mapping[str, Callable[[], int]] = {"pages:review": _count_reviews}
+"""The number beside a page in the sidebar; none for 0."""
+
+
 def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
     """Return the sidebar with the pages that the user may open.
 
@@ -98,7 +118,9 @@ def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
                 items.append({"title": capfirst(model._meta.verbose_name_plural), "icon": icon, "link": reverse(name)})
         for address, icon, name, permissions in others:
             if request.user.has_perms(permissions):
-                items.append({"title": str(name), "icon": icon, "link": reverse(address)})
+                badge = BADGES[address]() if address in BADGES else 0
+                look = {"badge": badge, "badge_variant": "warning"}
+                items.append({"title": str(name), "icon": icon, "link": reverse(address), **look})
         if items:
             groups.append({"title": title, "separator": bool(groups), "items": items})
     home = {"title": _("Overview"), "icon": "home", "link": reverse("admin:index")}

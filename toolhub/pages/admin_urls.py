@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from toolhub.pages import examples, jobs, sessions, view_as
+from toolhub.pages import examples, jobs, review, sessions, view_as
 from toolhub.pages.access import bulk, matrix, tool
 from toolhub.pages.health import views
 from toolhub.pages.tool_tests import views as test_views
@@ -26,6 +26,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("access/matrix/<int:toolset>/<int:group>/set/", matrix.set_cell, name="cell-set"),
     path("access/change/", bulk.bulk, name="bulk"),
     path("access/pick/", bulk.pick, name="pick"),
+    path("review/", review.review, name="review"),
     path("view-as/", view_as.view_as, name="view-as"),
     path("examples/grant/", examples.grant_examples, name="grant-examples"),
     path("health/", views.health, name="health"),

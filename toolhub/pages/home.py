@@ -23,6 +23,7 @@ from audit.admin.base import calls_url
 from audit.integrity import verifier
 from audit.queries import statistics
 from audit.queries.statistics import Report, Slot
+from catalog import quarantine
 from catalog.calls import stored_results
 from catalog.models import Grant, Prompt, Resource, Tool
 from toolhub import invisible
@@ -106,15 +107,14 @@ def _other_numbers(request: HttpRequest) -> Iterable[Number]:
     may = request.user.has_perm
     kinds = [model for model in (Tool, Resource, Prompt) if may(f"catalog.view_{model._meta.model_name}")]
     if kinds:
-        numbers = {
-            model: model.objects.filter(quarantined_since__isnull=False).exclude(proposed="").count() for model in kinds
-        }
+        numbers = {model: model.objects.needing_review().count() for model in kinds}
         waiting = sum(numbers.values())
         first = next((model for model in kinds if numbers[model]), kinds[0])
+        listed = f"{reverse(f'admin:catalog_{first._meta.model_name}_changelist')}?quarantine=yes"
         yield Number(
             _("Quarantined"),
             f"{waiting:,}",
-            f"{reverse(f'admin:catalog_{first._meta.model_name}_changelist')}?quarantine=yes",
+            reverse("pages:review") if may(quarantine.PERMISSION) else listed,
             _("needs review") if waiting else "",
             "warning" if waiting else "",
         )

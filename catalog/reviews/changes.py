@@ -1,0 +1,135 @@
+"""What differs between the approved and the proposed definition: one change for each value that is not the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from catalog import quarantine
+from catalog.models.base import CatalogueItem
+from catalog.models.pinned import ALL_MEMBERS
+
+MAX_CHANGES: Final = 200
+"""Maximum changes that are told apart in one member; beyond it, the member is compared as one text."""
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One value that is not the same; an absent one is None, and JSON values other than texts are JSON."""
+
+    member: str
+    path: Path
+    """Keys and positions within the member, such as ("properties", "city", "enum"); empty for the member itself."""
+    before: str | None
+    after: str | None
+
+    @property
+    def is_new(self) -> bool:
+        return self.before is None
+
+
+def find_changes(item: CatalogueItem) -> list[Change]:
+    """Return the changes of an item that waits for review, or whose change was rejected; [] when its source lost it."""
+    proposed = quarantine.proposal(item)
+    if proposed is None:
+        return []
+    return compare(quarantine.approved(item), proposed)
+
+
+def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
+    """Return the changes of all members, in the order in which a review shows them."""
+    found: list[Change] = []
+    for member in ALL_MEMBERS:
+        old, new = before.get(member), after.get(member)
+        if old == new and type(old) is type(new):
+            continue
+        here = []
+        for path, one, other in _differences(*_top(old, new)):
+            here.append(Change(member, path, *_texts(one, other)))
+            if len(here) > MAX_CHANGES:
+                here = [Change(member, (), *_texts(*_top(old, new)))]
+                break
+        found += here
+    return found
+
+
+_ABSENT: Final = object()
+Difference = tuple[Path, Any, Any]
+
+
+def _top(old: Any, new: Any) -> tuple[Any, Any]:
+    """Return both values of a member; a member without a value is absent."""
+    return _ABSENT if old is None else old, _ABSENT if new is None else new
+
+
+def _differences(old: Any, new: Any) -> Iterator[Difference]:
+    """Yield the values that differ, in the order of the first and then the second; without recursion."""
+    waiting: list[Difference] = [((), old, new)]
+    while waiting:
+        path, one, other = waiting.pop()
+        if isinstance(one, dict) and isinstance(other, dict):
+            inner = [
+                ((*path, str(key)), one.get(key, _ABSENT), other.get(key, _ABSENT))
+                for key in dict.fromkeys((*one, *other))
+                if not _are_equal(one.get(key, _ABSENT), other.get(key, _ABSENT))
+            ]
+        elif isinstance(one, list) and isinstance(other, list) and _are_plain(one) and _are_plain(other):
+            # Choices, required names and the like: which are new and which are gone matters, not their positions.
+            gone = [value for value in one if not any(_are_equal(value, kept) for kept in other)]
+            new_ones = [value for value in other if not any(_are_equal(value, kept) for kept in one)]
+            if not gone and not new_ones:
+                yield path, one, other
+                continue
+            yield path, gone or _ABSENT, new_ones or _ABSENT
+            continue
+        elif isinstance(one, list) and isinstance(other, list):
+            size = max(len(one), len(other))
+            inner = [
+                ((*path, str(number)), *pair)
+                for number in range(size)
+                if not _are_equal(
+                    *(pair := (one[number] if number < len(one) else _ABSENT,
+                               other[number] if number < len(other) else _ABSENT))
+                )
+            ]  # fmt: skip
+        else:
+            yield path, one, other
+            continue
+        waiting += reversed(inner)
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+    # In JSON, true is not 1.
+    return one is other or (type(one) is type(other) and bool(one == other)) or _are_equal_numbers(one, other)
+
+
+def _are_equal_numbers(one: Any, other: Any) -> bool:
+    numbers = (int, float)
+    if isinstance(one, bool) or isinstance(other, bool) or not isinstance(one, numbers):
+        return False
+    return isinstance(other, numbers) and one == other
+
+
+def _are_plain(values: list[Any]) -> bool:
+    return len(values) <= MAX_CHANGES and not any(isinstance(value, dict | list) for value in values)
+
+
+def _texts(one: Any, other: Any) -> tuple[str | None, str | None]:
+    before, after = _text(one), _text(other)
+    if before == after and before is not None:
+        # A text became a number, for example: only JSON tells them apart.
+        return json.dumps(one, ensure_ascii=False), json.dumps(other, ensure_ascii=False)
+    return before, after
+
+
+def _text(value: Any) -> str | None:
+    if value is _ABSENT:
+        return None
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and value and all(isinstance(one, str) and "\n" not in one for one in value):
+        return "\n".join(value)
+    return json.dumps(value, indent=2, ensure_ascii=False)

@@ -1,0 +1,173 @@
+"""The inbox "Needs review": every quarantined item of the catalogue, and decisions about several of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlencode
+from uuid import UUID
+
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+from django.views.decorators.http import require_http_methods
+
+from catalog import quarantine
+from catalog.admin.quarantine import describe_refusal, entry_url
+from catalog.admin.review_texts import LABELS, describe_risk
+from catalog.models import ReviewDecision
+from catalog.models.base import CatalogueItem
+from catalog.reviews import changes, queue, risks
+from toolhub import invisible
+from toolhub.pages.lists import adjacent_pages
+from toolhub.pages.staff import page, staff_page
+
+PER_PAGE = 25
+MAX_REFUSALS = 5
+"""Maximum refusals that are told one by one after a decision about several items."""
+RECENT = timedelta(days=7)
+MAX_RECENT = 10
+STATES = (queue.WAITING, queue.REJECTED)
+
+
+@staff_page(quarantine.PERMISSION)
+@require_http_methods(["GET", "HEAD", "POST"])
+def review(request: HttpRequest) -> HttpResponse:
+    """Show the items of a state (`state`) and source (`source`); a POST decides about the selected ones, or undoes."""
+    if request.method == "POST":
+        _decide(request)
+        return redirect(_address(request.GET.get("state", ""), request.GET.get("source", "")))
+    state = request.GET.get("state", "")
+    state = state if state in STATES else queue.WAITING
+    all_entries = {name: queue.list_entries(name) for name in STATES}
+    origins = queue.list_origins(*all_entries.values())
+    source = request.GET.get("source", "")
+    source = source if source in origins else ""
+    entries = [entry for entry in all_entries[state] if not source or entry.origin == source]
+    shown = Paginator(entries, PER_PAGE).get_page(request.GET.get("page"))
+    before, after = adjacent_pages(shown, lambda number: _address(state, source, number))
+    context = {
+        "state": state,
+        "counts": [(name, _label(name), len(all_entries[name]), _address(name, source)) for name in STATES],
+        "source": source,
+        "sources": [(origin, invisible.show(name)) for origin, name in origins.items()],
+        "rows": [_present_row(item, origins) for item in queue.read_items(shown.object_list)],
+        "shown": shown,
+        "page_before": before,
+        "page_after": after,
+        "recent": _recent_decisions(),
+    }
+    return page(request, "admin/pages/review.html", _("Needs review"), **context)
+
+
+def _label(state: str) -> str:
+    return _("Needs review") if state == queue.WAITING else _("Rejected")
+
+
+def _address(state: str, source: str, number: int = 1) -> str:
+    values = {"state": state if state == queue.REJECTED else "", "source": source, "page": number if number > 1 else ""}
+    query = urlencode({name: value for name, value in values.items() if value})
+    return reverse("pages:review") + (f"?{query}" if query else "")
+
+
+def _present_row(item: CatalogueItem, origins: dict[str, str]) -> dict[str, Any]:
+    found = risks.find_risks(item)
+    members = dict.fromkeys(change.member for change in changes.find_changes(item))
+    return {
+        "item": item,
+        "value": f"{item._meta.model_name}:{item.pk}:{quarantine.fingerprint(item)}",
+        "name": invisible.show(str(item)),
+        "kind": item._meta.verbose_name,
+        "link": entry_url(queue.Entry(str(item._meta.model_name), item.pk, timezone.now(), item.origin)),
+        "source": invisible.show(origins.get(item.origin, item.origin)),
+        "gone": item.proposed == "null",
+        "members": ", ".join(str(LABELS[member]) for member in members),
+        "dangerous": risks.is_dangerous(found),
+        "warning": describe_risk(found[0]) if found else "",
+        "more": len(found) - 1,
+    }
+
+
+def _recent_decisions() -> list[dict[str, Any]]:
+    """Return what was decided lately, one line for each click, the newest first."""
+    lines: dict[Any, dict[str, Any]] = {}
+    for decision in queue.select_decisions(made_at__gte=timezone.now() - RECENT)[: MAX_RECENT * PER_PAGE]:
+        key = decision.batch or decision.pk
+        line = lines.setdefault(
+            key,
+            {
+                "decision": decision,
+                "names": [],
+                "number": 0,
+                "undo": f"batch:{key}" if decision.batch else f"one:{key}",
+            },
+        )
+        line["number"] += 1
+        if len(line["names"]) < MAX_REFUSALS:
+            line["names"].append(invisible.show(str(decision.item)))
+    return list(lines.values())[:MAX_RECENT]
+
+
+def _decide(request: HttpRequest) -> None:
+    by = request.user.get_username()
+    if undo := request.POST.get("undo"):
+        outcome = queue.undo_all(_select_decisions(undo), by)
+        done = ngettext(
+            "Undone: %(names)s waits for review again.",
+            "Undone: %(number)s wait for review again.",
+            len(outcome.decided),
+        )
+    else:
+        decision = request.POST.get("decision", "")
+        chosen = list(_select_items(request.POST.getlist("item")))
+        if decision not in (queue.APPROVE, queue.REJECT) or not chosen:
+            messages.warning(request, _("Select at least one item."))
+            return
+        outcome = queue.decide_all(chosen, decision, by)
+        if decision == queue.APPROVE:
+            done = ngettext("Approved: %(names)s.", "Approved: %(number)s items.", len(outcome.decided))
+        else:
+            done = ngettext(
+                "Rejected: %(names)s. It stays quarantined.",
+                "Rejected: %(number)s items. They stay quarantined.",
+                len(outcome.decided),
+            )
+    if outcome.decided:
+        names = ", ".join(invisible.show(str(item)) for item in outcome.decided[:MAX_REFUSALS])
+        messages.success(request, done % {"names": names, "number": f"{len(outcome.decided):,}"})
+    elif not outcome.refused:
+        messages.warning(request, _("Nothing was changed: the items were decided about meanwhile."))
+    for item, error in outcome.refused[:MAX_REFUSALS]:
+        messages.error(request, f"{invisible.show(str(item))}: {describe_refusal(error)}")
+    if (more := len(outcome.refused) - MAX_REFUSALS) > 0:
+        text = ngettext("%(number)s more was not changed.", "%(number)s more were not changed.", more)
+        messages.error(request, text % {"number": f"{more:,}"})
+
+
+def _select_items(values: Iterable[str]) -> Iterable[tuple[CatalogueItem, str]]:
+    """Yield the items of a form with the fingerprints in it; what no longer exists is left out."""
+    for value in list(dict.fromkeys(values))[:PER_PAGE]:
+        kind, _colon, rest = value.partition(":")
+        key, _colon, reviewed = rest.partition(":")
+        model = queue.MODELS.get(kind)
+        if model is None or not reviewed or not key.isdecimal() or len(key) > 15:
+            continue
+        item = model.objects.filter(pk=int(key)).first()
+        if item is not None:
+            yield item, reviewed
+
+
+def _select_decisions(value: str) -> list[ReviewDecision]:
+    kind, _colon, key = value.partition(":")
+    if kind == "one" and key.isdecimal() and len(key) < 16:
+        return queue.select_decisions(pk=int(key))
+    try:
+        return queue.select_decisions(batch=UUID(key)) if kind == "batch" else []
+    except ValueError:
+        return []
