@@ -94,6 +94,20 @@ def pin_existing(item: CatalogueItem, origin: str, definition: Definition) -> No
         _log("pinned", row, None, {"pinned": row.pinned})
 
 
+def follow(item: CatalogueItem, definition: Definition) -> None:
+    """Serve a definition at once that differs from the approved one only by choices that were made here.
+
+    Raises ValidationError when it breaks a rule, also the one about who may send secrets where.
+    """
+    with transaction.atomic():
+        row = _lock(item)
+        fill(row, pinned_members(definition), approved(row))
+        _pin(row, definition)
+        row.full_clean()
+        _save(row, item)
+        _log("pinned", row, None, {"pinned": row.pinned})
+
+
 def fill(item: CatalogueItem, definition: Definition, before: Definition | None = None) -> list[str]:
     """Copy everything but the identity to the item; where `before` is given, only members that still have its value.
 
@@ -103,7 +117,7 @@ def fill(item: CatalogueItem, definition: Definition, before: Definition | None 
     for member in MEMBERS[type(item)]:
         if before is not None and member in (*before, *definition) and not is_unedited(item, before, member):
             edited_by_hand.append(member)
-        elif before is None or definition.get(member) != before.get(member):
+        elif before is None or not are_equal(definition.get(member), before.get(member)):
             set_member(item, member, definition.get(member))
     return edited_by_hand
 
@@ -268,16 +282,13 @@ def _keep_decision(row: CatalogueItem, before: Mapping[str, Any], decision: str,
     found.save()
 
 
-def difference(item: CatalogueItem) -> list[tuple[str, str, str]]:
-    """Return (member, approved, proposed) of every member that differs, as text without invisible characters."""
-    before, after = approved(item), proposal(item) or {}
-    if not item.proposed:
-        return []
-    return [
-        (member, _text(before.get(member)), _text(after.get(member)))
-        for member in ALL_MEMBERS
-        if before.get(member) != after.get(member)
-    ]
+def are_equal(one: Any, other: Any) -> bool:
+    """Return whether two values of definitions are the same JSON: `true` is not 1, although Python says so."""
+    if type(one) is not type(other) or one != other:
+        return False
+    if not isinstance(one, dict | list):
+        return True
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def edited_members(item: CatalogueItem) -> list[tuple[str, str]]:
@@ -347,7 +358,7 @@ def _differing_members(row: CatalogueItem) -> tuple[dict[str, Any], dict[str, An
     before, after = approved(row), proposal(row)
     if after is None:
         return {"pinned": row.pinned}, {"gone": True}
-    names = [member for member in ALL_MEMBERS if before.get(member) != after.get(member)]
+    names = [member for member in ALL_MEMBERS if not are_equal(before.get(member), after.get(member))]
     return {name: _logged(before.get(name)) for name in names}, {name: _logged(after.get(name)) for name in names}
 
 

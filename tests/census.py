@@ -238,6 +238,7 @@ RULES: tuple[Rule, ...] = (
         "GET POST",
         at="admin/catalog/prompt/{prompt}/review/",
     ),
+    Rule("admin/review/", needs("catalog.review_tool"), "GET POST"),
     Rule(
         "admin/catalog/upstream/<int:pk>/tools/",
         needs("catalog.change_upstream"),

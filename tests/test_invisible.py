@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 from django.core.management import call_command
 
-from audit import display, text_diff
+from audit import display, text_diff, word_diff
 from audit.actions import diff_display
-from catalog import quarantine
 from catalog.admin.editor import preview, versions
 from catalog.canonical import dumps
 from catalog.functions.sanitise import sanitise_text
 from catalog.models import Tool
 from catalog.openapi.schemas import plain_text
+from catalog.reviews import changes
 from catalog.runners.http_api.response import excerpt
 from catalog.runners.upstream_mcp.failures import one_line
-from catalog.templatetags import catalog_openapi
+from catalog.templatetags import catalog_definitions
 from toolhub import invisible
 
 
@@ -64,7 +64,8 @@ def test_each_is_shown_by_its_number_and_nothing_else_is_changed() -> None:
 def difference_of_quarantine(text: str) -> str:
     tool = Tool(approved='{"description": "Before."}')
     tool.proposed = dumps({"description": text})
-    return quarantine.difference(tool)[0][2]
+    (change,) = changes.find_changes(tool)
+    return "".join(piece.text for piece in word_diff.pieces(change.before or "", change.after or ""))
 
 
 PLACES: dict[str, Callable[[str], str]] = {
@@ -75,7 +76,7 @@ PLACES: dict[str, Callable[[str], str]] = {
     "two versions of a tool": lambda text: versions._build_change("Name", "Before", text).after,
     "a review in quarantine": difference_of_quarantine,
     "the preview of a tool": lambda text: preview.preview_shapes({"name": "a", "description": text})[0].text,
-    "the preview of a document": catalog_openapi.visible,
+    "the preview of a document": catalog_definitions.visible,
     "a description out of a document": plain_text,
     "an error of an API": excerpt,
     "an error of an upstream server": one_line,

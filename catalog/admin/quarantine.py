@@ -16,12 +16,12 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from unfold.decorators import display
 
-from audit import local_time, word_diff
+from audit import local_time
 from catalog import quarantine
-from catalog.admin.review_texts import LABELS, LEVELS, describe_risk, name_path
 from catalog.models import Tool, secret_flows
 from catalog.models.base import CatalogueItem
 from catalog.reviews import changes, queue, risks
+from catalog.reviews.review_texts import LABELS, LEVELS, describe_risk, name_path
 from catalog.runners import registry
 from toolhub.invisible import show
 
@@ -218,10 +218,9 @@ def present_review(item: CatalogueItem) -> dict[str, Any]:
     for change in changes.find_changes(item):
         members.setdefault(change.member, []).append(
             {
-                "place": " › ".join(name_path(change.path)),
+                "place": name_path(change.path),
                 "state": "new" if change.before is None else "gone" if change.after is None else "changed",
-                "pieces": word_diff.pieces(change.before or "", change.after or "")
-                or word_diff.show(change.after or "", word_diff.NEW),
+                "change": change,
             }
         )
     ordered = sorted(members, key=lambda member: -worst.get(member, 0))

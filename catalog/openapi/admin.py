@@ -161,8 +161,14 @@ class ImportedDocumentAdmin(BoundedDeletion, ModelAdmin):
                 "%d tool imported. No one has access yet.", "%d tools imported. No one has access yet.", made
             )
             messages.success(request, text % made)
-        elif not changed:
+        elif not changed and not result.adjusted and not result.added:
             messages.success(request, _("Every imported tool matches its approved definition."))
+        if adjusted := len(result.adjusted):
+            text = ngettext("%d tool follows your choices.", "%d tools follow your choices.", adjusted)
+            messages.success(request, text % adjusted)
+        if added := len(result.added):
+            text = ngettext("%d existing tool added to the toolset.", "%d existing tools added to the toolset.", added)
+            messages.success(request, text % added)
         if changed:
             names = ", ".join(tool.name for tool in result.quarantined[:20])
             messages.warning(

@@ -19,12 +19,12 @@ from django.utils.translation import gettext_lazy
 from audit.actions import log
 from catalog import quarantine
 from catalog.models import ImportedDocument, Tool, Toolset, secret_flows
-from catalog.models.pinned import ALL_MEMBERS
 from catalog.openapi import document as documents
 from catalog.openapi import proposals as proposing
 from catalog.openapi.proposals import Choices, Proposal
 from catalog.openapi.schemas import plain_text
 from catalog.policy import large_changes
+from catalog.reviews.changes import Change, compare
 from catalog.runners import networks, registry
 from catalog.runners.destinations import Flow
 from toolhub import egress
@@ -33,10 +33,13 @@ from toolhub.invisible import show
 RUNNER = "http_api"
 FETCH_SECONDS = 30.0
 NEW, SAME, CHANGED, WAITING, GONE = "new", "unchanged", "changed", "waiting for review", "gone"
+ADJUSTED = "changed here"
+"""The document has the operation as it was approved; only the choices of the import differ."""
 STATE_LABELS: dict[str, Promise] = {
     NEW: gettext_lazy("new"),
     SAME: gettext_lazy("unchanged"),
     CHANGED: gettext_lazy("changed"),
+    ADJUSTED: gettext_lazy("changed by your choices"),
     WAITING: gettext_lazy("needs review"),
     GONE: gettext_lazy("no longer in the document"),
 }
@@ -54,7 +57,7 @@ class Row:
     state: str
     proposal: Proposal | None
     tool: Tool | None = None
-    difference: list[tuple[str, str, str]] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
     problem: str = ""
 
     @property
@@ -83,6 +86,10 @@ class Row:
 class Result:
     made: list[Tool] = field(default_factory=list)
     quarantined: list[Tool] = field(default_factory=list)
+    adjusted: list[Tool] = field(default_factory=list)
+    """Existing tools that follow the choices of this import."""
+    added: list[Tool] = field(default_factory=list)
+    """Existing tools that are in the chosen toolset from now on."""
 
 
 def fetch(url: str) -> bytes:
@@ -152,6 +159,7 @@ def rows(row: ImportedDocument, choices: Choices) -> list[Row]:
     taken = {name.lower() for name in Tool.objects.values_list("name", flat=True)}
     found = []
     refusals = SecretRefusals()
+    earlier = _earlier_pins(row, content) if tools else {}
     for proposal in proposing.build_proposals(content, choices, row.pending_source or row.source):
         tool = tools.pop(proposal.key, None)
         if tool is None:
@@ -162,7 +170,7 @@ def rows(row: ImportedDocument, choices: Choices) -> list[Row]:
             problem = problem or refusals.find(proposal)
             found.append(Row(proposal.key, NEW, proposal, problem=problem))
         else:
-            found.append(_compare_row(proposal, tool))
+            found.append(_compare_row(proposal, tool, earlier.get(proposal.key, "")))
     found += [Row(str(key), GONE, None, tool) for key, tool in tools.items() if tool.pinned != quarantine.GONE_PIN]
     return found
 
@@ -189,19 +197,26 @@ def describe_secrets(found: Iterable[Row]) -> list[str]:
     return secret_flows.describe(flows)
 
 
-def _compare_row(proposal: Proposal, tool: Tool) -> Row:
+def _earlier_pins(row: ImportedDocument, content: dict[str, Any]) -> dict[str, str]:
+    """Return {key of the operation: pin} of this document with the choices of the last import."""
+    if row.imported_at is None:
+        return {}
+    kept = row.choices
+    choices = Choices(kept["server"], kept["prefix"], kept["secrets"], kept["outputs"])
+    found = proposing.build_proposals(content, choices, row.pending_source or row.source)
+    return {one.key: quarantine.pin(one.definition()) for one in found if not one.problem}
+
+
+def _compare_row(proposal: Proposal, tool: Tool, earlier: str) -> Row:
+    """Return the row of an operation that has a tool; `earlier` is its pin with the choices of the last import."""
     if proposal.problem:
         return Row(proposal.key, CHANGED, proposal, tool, problem=proposal.problem)
     if quarantine.pin(proposal.definition()) == tool.pinned:
         state = SAME if tool.quarantined_since is None else WAITING
         return Row(proposal.key, state, proposal, tool)
-    before, after = quarantine.approved(tool), quarantine.pinned_members(proposal.definition())
-    shown = [
-        (member, readable(before.get(member)), readable(after.get(member)))
-        for member in ALL_MEMBERS
-        if before.get(member) != after.get(member)
-    ]
-    return Row(proposal.key, CHANGED, proposal, tool, shown)
+    shown = compare(quarantine.approved(tool), quarantine.pinned_members(proposal.definition()))
+    state = ADJUSTED if earlier == tool.pinned and tool.quarantined_since is None else CHANGED
+    return Row(proposal.key, state, proposal, tool, shown)
 
 
 def readable(value: Any) -> str:
@@ -214,7 +229,9 @@ def readable(value: Any) -> str:
 def apply(row: ImportedDocument, choices: Choices, chosen: Collection[str], toolset: Toolset | None, by: Any) -> Result:
     """Create tools from the chosen operations; quarantine the changed and vanished ones of earlier imports.
 
-    Calls are logged meanwhile: see `large_changes`. Raises DocumentImportError, and then nothing was changed.
+    Existing tools whose operation is as it was approved follow the choices at once, if `by` may change tools; and they
+    join the toolset if another one was chosen than at the last import. Calls are logged meanwhile: see `large_changes`.
+    Raises DocumentImportError, and then nothing was changed.
     """
 
     def work() -> Result:
@@ -232,17 +249,26 @@ def _apply(
     row: ImportedDocument, choices: Choices, chosen: Collection[str], toolset: Toolset | None, by: Any
 ) -> Result:
     result = Result()
-    for line in rows(row, choices):
+    may_change = by.has_perm("catalog.change_tool")
+    found = rows(row, choices)
+    for line in found:
         if line.state == NEW and line.key in chosen:
             if line.problem or line.proposal is None:
                 raise DocumentImportError(f"{line.key}: {line.problem}")
             result.made.append(_create_tool(row, line.proposal, toolset))
-        elif line.tool is not None and line.state in (CHANGED, GONE, WAITING):
+        elif line.tool is not None and line.proposal is not None and line.state == ADJUSTED and may_change:
+            _adjust(line.tool, line.proposal)
+            result.adjusted.append(line.tool)
+        elif line.tool is not None and line.state in (CHANGED, ADJUSTED, GONE, WAITING):
             # An operation that cannot be imported any more counts as removed: its tool must not be called in the
             # old form.
             usable = line.proposal is not None and not line.proposal.problem
             if quarantine.propose(line.tool, line.proposal.definition() if usable and line.proposal else None):
                 result.quarantined.append(line.tool)
+    if toolset is not None and toolset.name != row.choices.get("toolset", "") and may_change:
+        result.added = _join_toolset(
+            toolset, [line.tool for line in found if line.tool is not None and line.state != GONE]
+        )
     _save_import(row, choices, toolset, by)
     log.record(
         "imported",
@@ -254,9 +280,27 @@ def _apply(
             "sha256": row.sha256,
             "made": [tool.name for tool in result.made],
             "quarantined": [tool.name for tool in result.quarantined],
+            "adjusted": [tool.name for tool in result.adjusted],
+            "added to the toolset": [tool.name for tool in result.added],
         },
     )
     return result
+
+
+def _adjust(tool: Tool, proposal: Proposal) -> None:
+    try:
+        quarantine.follow(tool, proposal.definition())
+    except ValidationError as error:
+        raise DocumentImportError(f"{proposal.key}: {' '.join(error.messages)}") from None
+
+
+def _join_toolset(toolset: Toolset, tools: list[Tool]) -> list[Tool]:
+    """Add tools to a toolset; return those that were not in it."""
+    there = set(toolset.tools.filter(pk__in=[tool.pk for tool in tools]).values_list("pk", flat=True))
+    missing = [tool for tool in tools if tool.pk not in there]
+    for tool in missing:
+        tool.toolsets.add(toolset)
+    return missing
 
 
 def _create_tool(row: ImportedDocument, proposal: Proposal, toolset: Toolset | None) -> Tool:

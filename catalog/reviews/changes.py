@@ -44,7 +44,7 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]
     found: list[Change] = []
     for member in ALL_MEMBERS:
         old, new = before.get(member), after.get(member)
-        if old == new and type(old) is type(new):
+        if quarantine.are_equal(old, new):
             continue
         here = []
         for path, one, other in _differences(*_top(old, new)):
@@ -102,15 +102,7 @@ def _differences(old: Any, new: Any) -> Iterator[Difference]:
 
 
 def _are_equal(one: Any, other: Any) -> bool:
-    # In JSON, true is not 1.
-    return one is other or (type(one) is type(other) and bool(one == other)) or _are_equal_numbers(one, other)
-
-
-def _are_equal_numbers(one: Any, other: Any) -> bool:
-    numbers = (int, float)
-    if isinstance(one, bool) or isinstance(other, bool) or not isinstance(one, numbers):
-        return False
-    return isinstance(other, numbers) and one == other
+    return one is other or (one is not _ABSENT and other is not _ABSENT and quarantine.are_equal(one, other))
 
 
 def _are_plain(values: list[Any]) -> bool:

@@ -57,6 +57,7 @@ MORE: tuple[tuple[str, str], ...] = (
     (OWNER, "calls/?tool={tool_name}"),
     (ROOT, "admin/?period=7d"),
     (ROOT, "admin/?period=30d"),
+    (ROOT, "admin/review/?state=rejected"),
     (ROOT, "admin/search/?s=invoice"),
     (ROOT, "admin/search/?s=seed0001"),
     (ROOT, "admin/search/?s=invoice&extended=1"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,11 +12,13 @@ from django.core.exceptions import ValidationError
 from django.test import Client
 from django.urls import reverse
 
+from audit import word_diff
 from audit.models import Action
 from catalog import quarantine
 from catalog.models import Tool
 from catalog.policy import rules
 from catalog.policy.rules import Requester
+from catalog.reviews import changes
 from tests import factories
 from toolhub import invisible
 
@@ -97,9 +100,10 @@ def test_every_member_counts(change: dict[str, Any]) -> None:
 def test_invisible_characters_are_written_out_in_the_difference() -> None:
     tool = adopt_tool()
     quarantine.propose(tool, POISONED)
-    ((member, before, after),) = quarantine.difference(tool)
-    assert (member, before) == ("description", DEFINITION["description"])
-    assert after.endswith('⟨U+202E RIGHT-TO-LEFT OVERRIDE⟩⟨hidden in tag characters: "Ignore"⟩')
+    (change,) = changes.find_changes(tool)
+    assert (change.member, change.before) == ("description", DEFINITION["description"])
+    shown = "".join(piece.text for piece in word_diff.pieces(change.before or "", change.after or ""))
+    assert shown.endswith('⟨U+202E RIGHT-TO-LEFT OVERRIDE⟩⟨hidden in tag characters: "Ignore"⟩')
     assert invisible.show("a\u200bb\x1b[31m\u00a0é 漢字\n") == (
         "a⟨U+200B ZERO WIDTH SPACE⟩b⟨U+001B ESCAPE⟩[31m⟨U+00A0 NO-BREAK SPACE⟩é 漢字\n"
     )
@@ -122,14 +126,108 @@ def test_approval_restores_the_current_definition_and_everything_is_logged(alice
 
 def test_a_rejected_change_stays_in_quarantine_and_is_not_proposed_again(alice: User) -> None:
     tool = adopt_tool()
+    factories.grant(alice, tool)
     quarantine.propose(tool, POISONED)
     quarantine.reject(tool, "rita")
     assert not quarantine.propose(tool, POISONED)
-    assert not tool.proposed
+    assert not quarantine.needs_review(tool) and list_visible_tools(alice) == []
+    assert get_decision(tool, alice).rule.code == "rule.quarantined_rejected"
+    with pytest.raises(quarantine.StaleReview):
+        quarantine.approve(tool, "rita")
     assert quarantine.propose(tool, DEFINITION)
-    assert quarantine.difference(tool) == []
+    assert changes.find_changes(tool) == []
     quarantine.approve(tool, "rita")
     assert tool.quarantined_since is None and tool.description == DEFINITION["description"]
+
+
+def test_a_rejected_change_can_be_taken_up_again() -> None:
+    tool = adopt_tool()
+    quarantine.propose(tool, POISONED)
+    with pytest.raises(quarantine.StaleReview):
+        quarantine.reopen(tool, "rita")
+    quarantine.reject(tool, "rita")
+    assert quarantine.reopen(tool, "rita")
+    assert quarantine.needs_review(tool) and changes.find_changes(tool)
+    assert Action.objects.filter(verb="reopened", actor="rita").exists()
+    quarantine.approve(tool, "rita", quarantine.fingerprint(tool))
+    assert tool.quarantined_since is None
+
+
+def test_a_change_that_an_earlier_release_rejected_comes_back_with_the_next_comparison() -> None:
+    tool = adopt_tool()
+    quarantine.propose(tool, POISONED)
+    quarantine.reject(tool, "rita")
+    Tool.objects.filter(pk=tool.pk).update(proposed="")  # that release kept the hash alone
+    assert not quarantine.reopen(tool, "rita")
+    assert not Tool.objects.needing_review().exists()
+    assert quarantine.propose(tool, POISONED)
+    assert Tool.objects.needing_review().exists()
+
+
+@pytest.mark.parametrize("proposed", [POISONED, None], ids=["changed", "gone"])
+@pytest.mark.parametrize("decide", [quarantine.approve, quarantine.reject])
+def test_a_decision_is_undone_completely_and_nobody_sees_the_item_meanwhile(
+    alice: User, decide: Callable[..., Any], proposed: dict[str, Any] | None
+) -> None:
+    tool = adopt_tool()
+    tool.title = "Our own title"
+    tool.save()
+    factories.grant(alice, tool)
+    quarantine.propose(tool, proposed)
+    before = Tool.objects.values().get(pk=tool.pk)
+    decide(tool, "rita", quarantine.fingerprint(tool))
+    quarantine.undo(tool, "ann")
+    after = Tool.objects.values().get(pk=tool.pk)
+    assert {**after, "version": 0} == {**before, "version": 0}
+    assert quarantine.needs_review(tool) and list_visible_tools(alice) == []
+    assert Action.objects.filter(verb="undone", actor="ann").exists()
+    with pytest.raises(quarantine.StaleReview):
+        quarantine.undo(tool, "ann")
+
+
+def test_a_decision_about_an_item_that_changed_since_is_not_undone() -> None:
+    tool = adopt_tool()
+    quarantine.propose(tool, POISONED)
+    quarantine.approve(tool, "rita")
+    tool.description = "Our own words about the weather."
+    tool.save()
+    assert quarantine.find_decision(tool) is None
+    with pytest.raises(quarantine.StaleReview):
+        quarantine.undo(tool, "ann")
+    tool.refresh_from_db()
+    assert tool.quarantined_since is None and tool.description == "Our own words about the weather."
+
+
+def test_a_change_after_an_approval_is_not_lost_by_its_undo() -> None:
+    tool = adopt_tool()
+    quarantine.propose(tool, {**DEFINITION, "title": "Weather"})
+    quarantine.approve(tool, "rita")
+    quarantine.propose(tool, POISONED)
+    with pytest.raises(quarantine.StaleReview):
+        quarantine.undo(tool, "ann")
+    assert quarantine.proposal(tool) == quarantine.pinned_members(POISONED)
+
+
+def test_the_rule_says_why_an_item_is_hidden(alice: User) -> None:
+    tool = adopt_tool()
+    factories.grant(alice, tool)
+    quarantine.propose(tool, POISONED)
+    assert get_decision(tool, alice).rule.code == "rule.quarantined"
+    quarantine.propose(tool, None)
+    assert get_decision(tool, alice).rule.code == "rule.quarantined_gone"
+    assert get_decision(tool, alice).rule.english == "quarantined: its source no longer has it"
+
+
+def test_true_that_became_one_is_a_change() -> None:
+    tool = adopt_tool()
+    schema = {**DEFINITION["inputSchema"], "x-strict": True}
+    quarantine.propose(tool, {**DEFINITION, "inputSchema": schema})
+    quarantine.approve(tool, "rita")
+    quarantine.propose(tool, {**DEFINITION, "inputSchema": {**schema, "x-strict": 1}})
+    (change,) = changes.find_changes(tool)
+    assert (change.before, change.after) == ("true", "1")
+    quarantine.approve(tool, "rita")
+    assert tool.input_schema["x-strict"] is not True
 
 
 def test_a_tool_that_vanished_is_in_quarantine_and_its_approval_switches_it_off() -> None:
@@ -185,7 +283,7 @@ def test_only_reviewers_see_the_page_and_decide_there(alice: User, reviewer: Use
     page = browser(reviewer).get(address)
     text = page.content.decode()
     assert "RIGHT-TO-LEFT OVERRIDE" in text and "\u202e" not in text
-    assert "invisible characters" in text
+    assert "nvisible characters" in text
     assert browser(reviewer).get(address, decide).status_code == 200
     tool.refresh_from_db()
     assert tool.quarantined_since is not None
@@ -195,6 +293,66 @@ def test_only_reviewers_see_the_page_and_decide_there(alice: User, reviewer: Use
     tool.refresh_from_db()
     assert tool.rejected and tool.quarantined_since is not None
     assert Action.objects.filter(verb="rejected", actor="rita").exists()
+    browser(reviewer).post(address, {"decision": "undo"})
+    browser(reviewer).post(address, {"decision": "anything"})
+    tool.refresh_from_db()
+    assert quarantine.needs_review(tool)
+
+
+def test_a_dangerous_change_is_approved_only_by_who_confirms_its_warnings(reviewer: User) -> None:
+    tool = adopt_tool()
+    quarantine.propose(tool, POISONED)
+    address = reverse("admin:catalog_tool_review", args=[tool.pk])
+    decide = {"decision": "approve", "seen": quarantine.fingerprint(tool)}
+    page = browser(reviewer).post(address, decide, follow=True).content.decode()
+    assert "Read the warnings first" in page
+    tool.refresh_from_db()
+    assert quarantine.needs_review(tool)
+    answer = browser(reviewer).post(address, {**decide, "read": "yes"})
+    assert answer["Location"] == reverse("pages:review"), "nothing else waits"
+    tool.refresh_from_db()
+    assert tool.quarantined_since is None
+
+
+def test_a_reviewer_goes_from_one_item_to_the_next(reviewer: User) -> None:
+    first, second = adopt_tool(), factories.make_tool("calculate_sum")
+    second.origin = "upstream:1"
+    quarantine.adopt(second, {**DEFINITION, "name": "sum"})
+    second.save()
+    for tool in (first, second):
+        quarantine.propose(tool, {**DEFINITION, "title": "Other"})
+    pages = [reverse("admin:catalog_tool_review", args=[tool.pk]) for tool in (first, second)]
+    text = browser(reviewer).get(pages[0]).content.decode()
+    assert "1 of 2" in text and f'href="{pages[1]}" rel="next"' in text
+    text = browser(reviewer).get(pages[1]).content.decode()
+    assert "2 of 2" in text and f'href="{pages[0]}" rel="prev"' in text
+    decide = {"decision": "approve", "seen": quarantine.fingerprint(first)}
+    assert browser(reviewer).post(pages[0], decide)["Location"] == pages[1]
+
+
+def test_both_definitions_can_be_downloaded_as_they_are(reviewer: User) -> None:
+    tool = adopt_tool()
+    quarantine.propose(tool, POISONED)
+    address = reverse("admin:catalog_tool_review", args=[tool.pk])
+    answer = browser(reviewer).get(address, {"download": "proposed"})
+    assert answer["Content-Disposition"].startswith("attachment") and answer["X-Content-Type-Options"] == "nosniff"
+    assert answer.json() == POISONED
+    assert browser(reviewer).get(address, {"download": "approved"}).json() == DEFINITION
+    assert browser(reviewer).get(address, {"download": "other"}).status_code == 404
+
+
+def test_a_quarantined_tool_says_so_on_its_page_and_in_the_list(root: User, reviewer: User) -> None:
+    tool = adopt_tool()
+    quarantine.propose(tool, POISONED)
+    page = browser(root).get(reverse("admin:catalog_tool_change", args=[tool.pk])).content.decode()
+    assert 'id="quarantined"' in page and "its definition changed at its source" in page
+    assert "needs review" in browser(root).get(reverse("admin:catalog_tool_changelist")).content.decode()
+    quarantine.reject(tool, "rita")
+    assert "rejected" in browser(root).get(reverse("admin:catalog_tool_changelist")).content.decode()
+    quarantine.reopen(tool, "rita")
+    quarantine.approve(tool, "rita")
+    page = browser(root).get(reverse("admin:catalog_tool_change", args=[tool.pk])).content.decode()
+    assert 'id="quarantined"' not in page
 
 
 def test_the_list_of_tools_can_be_filtered_by_needs_review(root: User) -> None:

@@ -17,6 +17,8 @@ from catalog.errors import NeedsInput, ProtocolError, UnknownPrompt, UnknownReso
 from catalog.models import Prompt, Resource, Secret, Tool
 from catalog.models import Upstream as Row
 from catalog.policy import snapshot, visibility
+from catalog.reviews import changes
+from catalog.reviews.changes import Change
 from catalog.runners.upstream_mcp import pool
 from catalog.upstreams import discovery
 from tests import factories
@@ -310,7 +312,7 @@ async def test_a_changed_resource_or_prompt_is_hidden_until_somebody_approves_it
 
     def decide() -> None:
         guide, greet, silent = Resource.objects.get(name="guide"), *Prompt.objects.order_by("name")
-        changed = {member for member, _, _ in quarantine.difference(guide)}
+        changed = {change.member for change in changes.find_changes(guide)}
         assert changed == {"title", "description", "mimeType", "annotations"}
         for row in (guide, greet, silent):
             quarantine.approve(row, "root", quarantine.fingerprint(row))
@@ -405,7 +407,7 @@ async def test_a_page_is_served_as_it_was_approved_at_an_address_of_its_own(eith
     with pytest.raises(UnknownResource):
         await read(alice, address)
     row = await Resource.objects.aget(uri=address)
-    assert quarantine.difference(row) == [("text", "<p>map</p>", "<script>steal()</script>")]
+    assert changes.find_changes(row) == [Change("text", (), "<p>map</p>", "<script>steal()</script>")]
     await pipeline.run_in_database(quarantine.approve, row, "root")
     await see(alice)
     assert (await read(alice, address))[0]["text"] == "<script>steal()</script>"

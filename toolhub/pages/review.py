@@ -20,10 +20,10 @@ from django.views.decorators.http import require_http_methods
 
 from catalog import quarantine
 from catalog.admin.quarantine import describe_refusal, entry_url
-from catalog.admin.review_texts import LABELS, describe_risk
 from catalog.models import ReviewDecision
 from catalog.models.base import CatalogueItem
 from catalog.reviews import changes, queue, risks
+from catalog.reviews.review_texts import LABELS, describe_risk
 from toolhub import invisible
 from toolhub.pages.lists import adjacent_pages
 from toolhub.pages.staff import page, staff_page

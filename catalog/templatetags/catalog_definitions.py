@@ -1,0 +1,38 @@
+"""Values from outside on a page: indented, with invisible characters made visible."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import template
+
+from audit import word_diff
+from audit.word_diff import Piece
+from catalog.openapi.document_import import readable as _readable
+from catalog.reviews import review_texts
+from catalog.reviews.changes import Change
+from toolhub.invisible import show
+
+register = template.Library()
+
+
+@register.filter
+def visible(value: Any) -> str:
+    return show(str(value))
+
+
+@register.filter
+def readable(value: Any) -> str:
+    return _readable(value)
+
+
+@register.filter
+def pieces(change: Change) -> list[Piece]:
+    """Return the difference of a change, in words."""
+    before, after = change.before or "", change.after or ""
+    return word_diff.pieces(before, after) or word_diff.show(after, word_diff.NEW)
+
+
+@register.filter
+def place(change: Change) -> str:
+    return review_texts.describe_place(change.member, change.path)
