@@ -132,3 +132,21 @@ def select_decisions(**filters: Any) -> list[ReviewDecision]:
     """Return decisions, the newest first, with their items."""
     rows = ReviewDecision.objects.filter(**filters).select_related("tool", "resource", "prompt")
     return list(rows.order_by("-made_at", "-pk"))
+
+
+def list_decisions(since: datetime, most: int) -> list[ReviewDecision]:
+    """Return the decisions since then, the newest first, at most `most`; without what it takes to undo them."""
+    rows = ReviewDecision.objects.filter(made_at__gte=since).defer("before")
+    return list(rows.order_by("-made_at", "-pk")[:most])
+
+
+def name_items(decisions: Iterable[ReviewDecision]) -> dict[int, str]:
+    """Return {key of the decision: name of its item}, with one query for each kind of item."""
+    wanted = list(decisions)
+    found: dict[int, str] = {}
+    for kind, model in MODELS.items():
+        keys = {getattr(decision, f"{kind}_id"): decision.pk for decision in wanted if getattr(decision, f"{kind}_id")}
+        columns = ("uri", "uri_template", "name") if model is Resource else ("name",)
+        for row in model.objects.filter(pk__in=keys).only(*columns):
+            found[keys[row.pk]] = str(row)
+    return found

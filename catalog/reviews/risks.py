@@ -1,7 +1,7 @@
 """What is dangerous about a changed definition: warnings as codes with parameters, the worst first.
 
 Nothing here decides. A warning says what a reviewer in a hurry would overlook: text that steers the model, characters
-that nobody sees, data that now goes elsewhere. An approved definition that had the same is not warned about again.
+that no reader sees, data that now goes elsewhere. An approved definition that had the same is not warned about again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_READ_CHARACTERS: Final = 50_000
 """Maximum characters of one value that are searched for warnings; a longer one is a warning itself."""
 MAX_BLANKS, MAX_EMPTY_LINES = 30, 8
 """Longer runs of blanks before text push it out of sight in most clients."""
-MANY_CHARACTERS: Final = 500
+MAX_UNNOTED_GROWTH_CHARACTERS: Final = 500
 MAX_SHOWN_CHARACTERS: Final = 80
 
 _PUSHED_AWAY = re.compile(rf"[^\S\n]{{{MAX_BLANKS},}}(?=\S)|(?:[^\S\n]*\n){{{MAX_EMPTY_LINES},}}(?=\s*\S)")
@@ -121,7 +121,7 @@ def _check_text(member: str, path: Path, before: str, after: str) -> Iterator[Ri
     links = [link for link in dict.fromkeys(_LINK.findall(after)) if link not in before]
     if links and member != "settings":  # where requests go is judged by `_check_settings`
         yield Risk(MEDIUM, "links", member, path, {"links": _shorten(", ".join(links))})
-    if len(after) - len(before) > MANY_CHARACTERS:
+    if len(after) - len(before) > MAX_UNNOTED_GROWTH_CHARACTERS:
         yield Risk(MEDIUM, "longer", member, path, {"number": len(after) - len(before)})
 
 

@@ -310,7 +310,7 @@ def _make_provisioning(people: list[Any]) -> None:
 def _make_tools(numbers: range) -> list[Any]:
     from django.utils import timezone
 
-    from catalog.models import Tool, Toolset
+    from catalog.models import ReviewDecision, Tool, Toolset
 
     now = timezone.now()
     made: list[Any] = []
@@ -328,7 +328,7 @@ def _make_tools(numbers: range) -> list[Any]:
         )
         if upstream:
             tool.pinned, tool.approved = "0" * 64, json.dumps({"name": f"remote_{number}"})
-        if number % 50 == 26:
+        if number % 25 == 2:
             tool.approved = json.dumps({"description": describe(number - 1), "inputSchema": schema_of(number - 1)})
             tool.proposed = json.dumps({"description": describe(number), "inputSchema": schema_of(number)})
             tool.quarantined_since = now
@@ -336,6 +336,11 @@ def _make_tools(numbers: range) -> list[Any]:
     made = _save(Tool, made)
     for number, tool in zip(numbers, made, strict=True):
         tool.place = number
+    reviewed = [tool for number, tool in zip(numbers, made, strict=True) if number % 5 == 3]
+    _save(
+        ReviewDecision,
+        (ReviewDecision(tool=tool, decision="approved", made_by=user_name(0), before="{}") for tool in reviewed),
+    )
     size = max(3, numbers.stop // 50)
     there = set(Toolset.objects.values_list("name", flat=True))
     names = [f"set {number:03d}" for number in range(size)]

@@ -29,8 +29,8 @@ from toolhub.pages.lists import adjacent_pages
 from toolhub.pages.staff import page, staff_page
 
 PER_PAGE = 25
-MAX_REFUSALS = 5
-"""Maximum refusals that are told one by one after a decision about several items."""
+MAX_NAMED = 5
+"""Maximum items of one click that are named one by one."""
 RECENT = timedelta(days=7)
 MAX_RECENT = 10
 STATES = (queue.WAITING, queue.REJECTED)
@@ -96,22 +96,20 @@ def _present_row(item: CatalogueItem, origins: dict[str, str]) -> dict[str, Any]
 
 def _recent_decisions() -> list[dict[str, Any]]:
     """Return what was decided lately, one line for each click, the newest first."""
-    lines: dict[Any, dict[str, Any]] = {}
-    for decision in queue.select_decisions(made_at__gte=timezone.now() - RECENT)[: MAX_RECENT * PER_PAGE]:
-        key = decision.batch or decision.pk
-        line = lines.setdefault(
-            key,
-            {
-                "decision": decision,
-                "names": [],
-                "number": 0,
-                "undo": f"batch:{key}" if decision.batch else f"one:{key}",
-            },
-        )
-        line["number"] += 1
-        if len(line["names"]) < MAX_REFUSALS:
-            line["names"].append(invisible.show(str(decision.item)))
-    return list(lines.values())[:MAX_RECENT]
+    clicks: dict[Any, list[ReviewDecision]] = {}
+    for decision in queue.list_decisions(timezone.now() - RECENT, MAX_RECENT * PER_PAGE):
+        clicks.setdefault(decision.batch or decision.pk, []).append(decision)
+    lines = list(clicks.items())[:MAX_RECENT]
+    names = queue.name_items(decision for _key, made in lines for decision in made[:MAX_NAMED])
+    return [
+        {
+            "decision": made[0],
+            "names": [invisible.show(names[one.pk]) for one in made[:MAX_NAMED] if one.pk in names],
+            "number": len(made),
+            "undo": f"batch:{key}" if made[0].batch else f"one:{key}",
+        }
+        for key, made in lines
+    ]
 
 
 def _decide(request: HttpRequest) -> None:
@@ -139,13 +137,13 @@ def _decide(request: HttpRequest) -> None:
                 len(outcome.decided),
             )
     if outcome.decided:
-        names = ", ".join(invisible.show(str(item)) for item in outcome.decided[:MAX_REFUSALS])
+        names = ", ".join(invisible.show(str(item)) for item in outcome.decided[:MAX_NAMED])
         messages.success(request, done % {"names": names, "number": f"{len(outcome.decided):,}"})
     elif not outcome.refused:
         messages.warning(request, _("Nothing was changed: the items were decided about meanwhile."))
-    for item, error in outcome.refused[:MAX_REFUSALS]:
+    for item, error in outcome.refused[:MAX_NAMED]:
         messages.error(request, f"{invisible.show(str(item))}: {describe_refusal(error)}")
-    if (more := len(outcome.refused) - MAX_REFUSALS) > 0:
+    if (more := len(outcome.refused) - MAX_NAMED) > 0:
         text = ngettext("%(number)s more was not changed.", "%(number)s more were not changed.", more)
         messages.error(request, text % {"number": f"{more:,}"})
 
