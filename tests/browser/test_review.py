@@ -81,7 +81,7 @@ def test_a_dangerous_change_is_rejected_first_and_approved_only_after_reading(
     page.click("#review nav >> text=Needs review")
     page.wait_for_selector("#review-queue")
     page.click("li:has-text('met_zero_width_inside') button:has-text('Undo')")
-    page.wait_for_selector("text=Undone: met_zero_width_inside waits for review again.")
+    page.wait_for_selector("text=1 decision undone, waits for review again: met_zero_width_inside.")
     assert hub.call(review_seed.get_states)["zero_width_inside"] == "needs review"
 
 
@@ -91,12 +91,12 @@ def test_all_without_danger_are_approved_with_two_clicks_and_undone_with_one(
     page = rita.open("/admin/review/")
     page.click("text=Select all without danger")
     page.click("text=Approve selected")
-    page.wait_for_selector("text=/Approved: \\d items/")
+    page.wait_for_selector("text=/\\d changes approved/")
     states = hub.call(review_seed.get_states)
     assert states["harmless"] == states["one_word"] == "served"
     assert states["zero_width"] == states["enum"] == states["parameter"] == "needs review"
     page.click("li:has-text('rita approved') button:has-text('Undo')")
-    page.wait_for_selector("text=/Undone: \\d wait for review again/")
+    page.wait_for_selector("text=/\\d decisions undone/")
     assert set(hub.call(review_seed.get_states).values()) == {"needs review"}
 
 

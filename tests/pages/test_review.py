@@ -75,12 +75,12 @@ def test_selected_items_are_approved_and_the_click_can_be_undone(rita: Client) -
     steering = make_tool("steering", STEERING)
     chosen = {"decision": "approve", "item": [*map(value, tools), value(steering)]}
     text = rita.post(address(), chosen, follow=True).content.decode()
-    assert "Approved: 2 items." in text and "steering: It has dangerous changes." in text
+    assert "2 changes approved: tool_0, tool_1." in text and "steering: It has dangerous changes." in text
     assert [entry.pk for entry in queue.list_entries()] == [steering.pk]
     batch = ReviewDecision.objects.values_list("batch", flat=True).first()
     assert f"batch:{batch}" in text
     text = rita.post(address(), {"undo": f"batch:{batch}"}, follow=True).content.decode()
-    assert "Undone: 2 wait for review again." in text
+    assert "2 decisions undone, wait for review again: tool_" in text
     assert len(queue.list_entries()) == 3
 
 

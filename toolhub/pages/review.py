@@ -117,8 +117,8 @@ def _decide(request: HttpRequest) -> None:
     if undo := request.POST.get("undo"):
         outcome = queue.undo_all(_select_decisions(undo), by)
         done = ngettext(
-            "Undone: %(names)s waits for review again.",
-            "Undone: %(number)s wait for review again.",
+            "%(number)s decision undone, waits for review again: %(names)s.",
+            "%(number)s decisions undone, wait for review again: %(names)s.",
             len(outcome.decided),
         )
     else:
@@ -129,15 +129,20 @@ def _decide(request: HttpRequest) -> None:
             return
         outcome = queue.decide_all(chosen, decision, by)
         if decision == queue.APPROVE:
-            done = ngettext("Approved: %(names)s.", "Approved: %(number)s items.", len(outcome.decided))
+            done = ngettext(
+                "%(number)s change approved: %(names)s.",
+                "%(number)s changes approved: %(names)s.",
+                len(outcome.decided),
+            )
         else:
             done = ngettext(
-                "Rejected: %(names)s. It stays quarantined.",
-                "Rejected: %(number)s items. They stay quarantined.",
+                "%(number)s change rejected, stays quarantined: %(names)s.",
+                "%(number)s changes rejected, stay quarantined: %(names)s.",
                 len(outcome.decided),
             )
     if outcome.decided:
         names = ", ".join(invisible.show(str(item)) for item in outcome.decided[:MAX_NAMED])
+        names += "…" if len(outcome.decided) > MAX_NAMED else ""
         messages.success(request, done % {"names": names, "number": f"{len(outcome.decided):,}"})
     elif not outcome.refused:
         messages.warning(request, _("Nothing was changed: the items were decided about meanwhile."))
