@@ -31,7 +31,7 @@ from toolhub.pages.examples import DEMO
 from toolhub.pages.models import BackupConfirmation
 from toolhub.pages.staff import staff_page
 
-QUICKSTART_TOKEN = "quickstart"
+QUICKSTART_TOKEN = "quickstart"  # noqa: S105
 """The name of the token that quickstart creates for the demo user."""
 MAY_ADD_TOOL, MAY_GRANT, MAY_INVITE = "catalog.add_tool", "catalog.add_grant", "auth.add_user"
 MAY_BACK_UP = "pages.manage_backups"
