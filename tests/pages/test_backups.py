@@ -98,8 +98,8 @@ def test_the_page_names_the_keys_and_where_they_are_and_never_their_values(
     monkeypatch.setenv("TOOLHUB_SECRET_KEY", SECRET)
     found = {key.name: (key.place, key.path) for key in backups.list_keys()}
     assert found == {
-        "TOOLHUB_ENCRYPTION_KEYS": ("generated, in this file", str(settings.DATA_DIR / "encryption-key")),
-        "TOOLHUB_RECORD_KEY": ("in this file", str(kept)),
+        "TOOLHUB_ENCRYPTION_KEYS": ("generated, in the file", str(settings.DATA_DIR / "encryption-key")),
+        "TOOLHUB_RECORD_KEY": ("in the file", str(kept)),
         "TOOLHUB_SECRET_KEY": ("in the environment of the server", ""),
     }
     page = read(browser)

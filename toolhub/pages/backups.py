@@ -46,8 +46,8 @@ KEYS = (
 """Variable, name of the generated file, and what the key is for."""
 PLACES = {
     "variable": gettext_lazy("in the environment of the server"),
-    "file": gettext_lazy("in this file"),
-    "generated": gettext_lazy("generated, in this file"),
+    "file": gettext_lazy("in the file"),
+    "generated": gettext_lazy("generated, in the file"),
 }
 """Kind of `env.locate_secret` -> its words."""
 CHECKS = tuple(f".venv/bin/python manage.py {command}" for command in ("migrate", "verifycalls", "serve"))

@@ -143,7 +143,9 @@ def _give_access(user: User, facts: Facts) -> list[Step]:
         text = _("A tool is hidden until you grant it to a user, a group, or everyone.")
     else:
         address += "?" + urlencode({"toolset": facts.toolset, "user": user.pk})
-        text = _("A tool is hidden until you grant it. The link grants the example tools to you: choose Save.")
+        text = _(
+            "A tool is hidden until you grant it. Open the form and choose Save to give yourself the example tools."
+        )
     return [Step(facts.access, _("Give access"), text, address)]
 
 
