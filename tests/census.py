@@ -97,6 +97,7 @@ TRIES, TRY = needs("catalog.view_tool", "catalog.try_tool"), "admin/catalog/tool
 MATRIX = needs("catalog.view_grant", "catalog.view_toolset", "auth.view_group")
 GRANTS = ("catalog.add_grant", "catalog.change_grant", "catalog.delete_grant")
 CONNECTIONS = needs("access.view_connections")
+BACKUPS = needs("pages.manage_backups")
 CHOOSES = ("catalog.view_tool", "catalog.view_toolset", "auth.view_user", "auth.view_group")
 
 RULES: tuple[Rule, ...] = (
@@ -336,6 +337,11 @@ RULES: tuple[Rule, ...] = (
     Rule("admin/jobs/", CONNECTIONS),
     Rule("admin/sessions/", CONNECTIONS),
     Rule("admin/examples/grant/", needs("catalog.view_tool", "catalog.add_grant"), "POST"),
+    Rule("admin/checklist/hide/", STAFF, "POST"),
+    Rule("admin/checklist/show/", STAFF, "POST"),
+    Rule("admin/backups/", BACKUPS),
+    Rule("admin/backups/confirm/", BACKUPS, "POST"),
+    Rule("admin/backups/withdraw/", BACKUPS, "POST"),
     Rule("admin/sessions/disconnect/", needs(*CONNECTIONS.permissions, "access.disconnect_client"), "POST"),
     Rule("admin/sessions/close/", needs(*CONNECTIONS.permissions, "access.disconnect_client"), "POST"),
     Rule(

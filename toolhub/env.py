@@ -46,6 +46,19 @@ def secret(name: str) -> str:
     return content
 
 
+def locate_secret(name: str, generated: Path) -> tuple[str, str]:
+    """Return where the value of a secret is kept: a kind and a path.
+
+    The kind is "variable" (path ""), "file" (the path that NAME_FILE has), "generated" (the path of the file that
+    `generated_secret` keeps), or "" when there is none.
+    """
+    if path := text(f"{name}_FILE"):
+        return "file", str(Path(path).absolute())
+    if text(name):
+        return "variable", ""
+    return ("generated", str(generated)) if generated.is_file() else ("", "")
+
+
 def boolean(name: str, default: bool) -> bool:
     value = text(name).lower()
     if not value:

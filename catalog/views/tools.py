@@ -31,6 +31,8 @@ MAX_ABOUT_BYTES = 1_500
 MAX_PARAMETER_BYTES = 80_000
 """Maximum size of all parameter tables on one page, in bytes; further tools have theirs on their own page."""
 MAX_DETAIL_BYTES = 100_000
+REMEDIES = ("catalog.add_tool", "catalog.add_grant")
+"""Permissions of which one is enough to do something about having no tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,9 @@ def tools(request: HttpRequest) -> HttpResponse:
     prompts = [item for item, _rule in mine.prompts.values() if everything]
     context = {
         "section": "tools",
+        # Whoever can do something about having no tools is not told to ask somebody else.
+        "administers": not mine.tools and user.is_staff and any(map(user.has_perm, REMEDIES)),
+        "no_tools": not mine.tools and not snapshot.current().tools,
         "query": query,
         "kind": kind,
         "total": len(mine.tools),

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
+from django.contrib.auth.models import Permission
 
 from audit.models import Action
 from tests import factories
@@ -142,6 +143,39 @@ def test_users_without_grants_land_on_the_page_that_names_a_contact(alice: User,
     client = browser()
     assert find_landing_page(client) == "/tools/"
     assert "Ask your administrator" in client.get("/tools/").content.decode()
+
+
+def test_an_administrator_without_tools_lands_on_overview(root: User, browser: Browser) -> None:
+    client = browser()
+    assert find_landing_page(client, "root") == "/admin/"
+    assert client.get("/")["Location"] == "/admin/"
+    assert client.get("/tools/").status_code == 200, "the own pages stay within reach"
+
+
+def test_an_administrator_with_tools_lands_where_everybody_else_does(root: User, browser: Browser) -> None:
+    factories.grant(root, factories.make_tool("theirs"))
+    assert find_landing_page(browser(), "root") == "/connect/"
+    AccessToken.objects.issue(root, "laptop")
+    client = browser()
+    assert find_landing_page(client, "root") == "/tools/"
+    assert client.get("/")["Location"] == "/tools/"
+
+
+def test_staff_who_may_do_nothing_there_are_not_led_to_overview(alice: User, browser: Browser) -> None:
+    alice.is_staff = True
+    alice.save()
+    assert find_landing_page(browser()) == "/tools/"
+    alice.user_permissions.add(Permission.objects.get(codename="view_call"))
+    assert find_landing_page(browser()) == "/admin/"
+    alice.is_staff = False
+    alice.save()
+    assert find_landing_page(browser()) == "/tools/", "a permission without the status of staff opens nothing"
+
+
+@pytest.mark.parametrize("wanted", ["/tokens/", "/oauth/authorize?client_id=unknown&response_type=code"])
+def test_an_administrator_gets_the_page_that_was_wanted(root: User, browser: Browser, wanted: str) -> None:
+    answer = browser().post("/sign-in/", {"username": "root", "password": PASSWORD, "next": wanted})
+    assert answer["Location"] == wanted
 
 
 def test_a_new_password_needs_the_old_one_and_ends_other_sessions(alice: User, browser: Browser) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from django.contrib.auth.models import Permission
 
 from tests import factories
 from tests.access.test_pages import HOSTILE
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
 Browser = Callable[..., "Client"]
 MAX_PAGE_BYTES = 300_000
+DEAD_END = re.compile(r"(any tools yet|would find none)\. Ask your administrator")
+"""What people read who can do nothing about having no tools."""
 
 
 def make_wordy_schema(count: int) -> dict[str, Any]:
@@ -96,3 +100,43 @@ def test_the_number_of_queries_does_not_grow_with_the_tools(
     for path in ("/tools/", "/tools/?page=2", "/tools/?q=tool_5&kind=changes", "/tools/tool_1/"):
         with django_assert_max_num_queries(4):
             client.get(path)
+
+
+def sign_in_staff(alice: User, browser: Browser, *permissions: str) -> Client:
+    alice.is_staff = True
+    alice.save()
+    alice.user_permissions.set(Permission.objects.filter(codename__in=permissions))
+    return browser(alice)
+
+
+@pytest.mark.parametrize("path", ["/tools/", "/connect/"])
+def test_staff_who_can_do_nothing_about_it_are_told_whom_to_ask(alice: User, browser: Browser, path: str) -> None:
+    factories.make_tool("somebody_elses")
+    page = sign_in_staff(alice, browser, "view_tool", "view_grant").get(path).content.decode()
+    assert DEAD_END.search(page) and "Give yourself access" not in page
+    # Without the status of staff, the admin's pages answer 403.
+    alice.user_permissions.set(Permission.objects.filter(codename="add_grant"))
+    alice.is_staff = False
+    alice.save()
+    page = browser(alice).get(path).content.decode()
+    assert DEAD_END.search(page) and "Give yourself access" not in page
+
+
+@pytest.mark.parametrize("path", ["/tools/", "/connect/"])
+def test_an_administrator_without_tools_gets_the_next_action(root: User, browser: Browser, path: str) -> None:
+    factories.make_tool("somebody_elses")
+    client = browser(root)
+    page = client.get(path).content.decode()
+    assert not DEAD_END.search(page) and "Add a tool" in page
+    address = f"/admin/catalog/grant/add/?user={root.pk}"
+    assert f'href="{address}">Give yourself access</a>' in page
+    assert f'<option value="{root.pk}" selected>root</option>' in client.get(address).content.decode()
+    factories.grant(root, factories.make_tool("theirs"))
+    assert "Give yourself access" not in client.get(path).content.decode()
+
+
+def test_without_any_tool_the_next_action_is_to_add_one(root: User, alice: User, browser: Browser) -> None:
+    page = browser(root).get("/tools/").content.decode()
+    assert "Give yourself access" not in page and 'class="button primary" href="/admin/catalog/tool/add/"' in page
+    page = sign_in_staff(alice, browser, "add_tool").get("/tools/").content.decode()
+    assert "Add a tool" in page and "Give yourself access" not in page

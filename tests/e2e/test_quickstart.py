@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
@@ -34,12 +35,14 @@ class Quickstart(Hub):
     """What quickstart sets up and serves, with what it says on the console."""
 
     def __init__(self, *, programs: Path | None = None, **options: Any) -> None:
-        super().__init__(**options)
+        super().__init__(**options, tables=False)
         self.extra = {"TOOLHUB_PUBLIC_URL": "http://localhost", "TOOLHUB_COMMANDS": "npx", **self.extra}
         self.programs = programs
 
     def prepare(self) -> None:
-        """Nothing: that is what the command is for."""
+        """Nothing but an empty database on PostgreSQL: the rest is what the command is for."""
+        if self.postgres:
+            super().prepare()
 
     def command(self) -> list[str]:
         start = ["manage.py"] if self.programs is None else ["-c", ELSEWHERE, str(self.programs)]
@@ -146,3 +149,24 @@ async def test_with_node_the_official_server_is_imported_granted_and_really_call
         await use_as_demo(hub, use)
         (call,) = hub.call(proofs.list_calls, name="everything_echo")
         assert call[1:3] == ["demo", "ok"]
+
+
+@pytest.mark.postgres
+async def test_on_postgresql_it_serves_the_same_in_one_process() -> None:
+    with Quickstart(postgres=True) as hub:
+
+        async def use(client: Client) -> None:
+            assert {"calculate_sum", "read_file", "long_task"} <= await list_tool_names(client)
+            result: Any = await client.call_tool("calculate_sum", {"a": 20, "b": 22})
+            assert result.content[0].text == "42"
+
+        await use_as_demo(hub, use)
+        assert len(hub.call(proofs.list_calls, name="calculate_sum")) == 1
+        assert not list((hub.folder / "data").glob("*.sqlite3-wal")), "the audit log is on PostgreSQL"
+        pages = await hub.sign_in("demo")
+        async with pages:
+            assert "calculate_sum" in await pages.get("/tools/")
+        pages = await hub.sign_in()
+        async with pages:
+            answer = await pages.http.get("/", follow_redirects=True)
+            assert answer.url.path == "/admin/" and "Next steps" in answer.text

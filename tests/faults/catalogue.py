@@ -1543,4 +1543,47 @@ FAULTS: tuple[Fault, ...] = (
         "True",
         "tests/catalog/advice/test_changes.py",
     ),
+    # --- first run -------------------------------------------------------------------------------------------------
+    Fault(
+        "a database in use gets no demo user",
+        "toolhub/management/commands/quickstart.py",
+        "        if User.objects.exists():\n            return Made()\n",
+        "        if User.objects.filter(username=DEMO).exists():\n            return Made()\n",
+        "tests/management/test_quickstart.py",
+    ),
+    Fault(
+        "imported tools get no examples beside them",
+        "toolhub/management/commands/quickstart.py",
+        "        if Tool.objects.exists():\n            return Made(admin_password=password)\n",
+        "",
+        "tests/management/test_quickstart.py",
+    ),
+    Fault(
+        "staff who may do nothing are not led to Overview",
+        "toolhub/access/sign_in.py",
+        "user.is_staff and (user.is_superuser or bool(user.get_all_permissions()))",
+        "user.is_staff",
+        "tests/access/test_sign_in.py",
+    ),
+    Fault(
+        "the token of quickstart is no client",
+        "toolhub/pages/next_steps.py",
+        ".exclude(user__username=DEMO, name=QUICKSTART_TOKEN)",
+        "",
+        "tests/pages/test_next_steps.py",
+    ),
+    Fault(
+        "a grant that ended gives nobody access",
+        "toolhub/pages/next_steps.py",
+        "Q(ends=None) | Q(ends__gt=now), ",
+        "",
+        "tests/pages/test_next_steps.py",
+    ),
+    Fault(
+        "a backup is confirmed once",
+        "toolhub/pages/backups.py",
+        "    BackupConfirmation.objects.get_or_create(pk=BackupConfirmation.ONLY, defaults=values)\n",
+        "    BackupConfirmation.objects.update_or_create(pk=BackupConfirmation.ONLY, defaults=values)\n",
+        "tests/pages/test_backups.py",
+    ),
 )

@@ -1,11 +1,20 @@
 from __future__ import annotations
 
+import ast
 import json
 import os
+import secrets
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.real_servers import POSTGRES, Hub, postgres
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -74,8 +83,124 @@ def test_a_port_in_use_is_reported_before_anything_is_created(tmp_path):
     assert not (tmp_path / "hub" / "toolhub.sqlite3").exists()
 
 
-def test_a_configured_postgresql_is_not_filled_with_examples(tmp_path):
-    url = "postgresql://nobody@127.0.0.1:1/nothing"
-    done = manage("quickstart", "--no-serve", "--data", str(tmp_path), TOOLHUB_DATABASE_URL=url)
+IN_USE = "This database was in use before: no demo user and no example tool was added."
+SECRET = "keep-this-out-of-messages"
+USERS = "from django.contrib.auth.models import User; "
+ADD_ACCOUNT = USERS + "User.objects.create_user('alice')"
+ADD_TOOL = "from tests import factories; factories.make_tool('hers')"
+LIST_ACCOUNTS = (
+    "from django.contrib.auth.models import User; print(sorted(User.objects.values_list('username', flat=True)))"
+)
+REMOVE_DEMO = "from django.contrib.auth.models import User; User.objects.filter(username='demo').delete()"
+
+
+@dataclass
+class Place:
+    """A database without tables, and a data folder."""
+
+    environment: dict[str, str]
+    hub: Hub
+
+    def manage(self, *arguments: str) -> str:
+        done = manage(*arguments, **self.environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout + done.stderr
+
+    def quickstart(self) -> dict[str, str | None]:
+        facts: dict[str, str | None] = json.loads(self.manage("quickstart", "--json", "--no-serve").splitlines()[0])
+        return facts
+
+    def list_accounts(self) -> list[str]:
+        return ast.literal_eval(self.manage("shell", "--no-imports", "-c", LIST_ACCOUNTS).splitlines()[-1])
+
+
+@pytest.fixture(params=[False, pytest.param(True, marks=pytest.mark.postgres)], ids=["sqlite", "pg"])
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    hub = Hub(postgres=request.param, tables=False)
+    try:
+        hub.prepare()
+        everything = hub.environment()
+        names = ("TOOLHUB_DATA_DIR", "TOOLHUB_DATABASE_URL", "TOOLHUB_RECORD_TIMEOUT_MS")
+        yield Place({name: everything[name] for name in names}, hub)
+    finally:
+        hub.remove()
+
+
+def test_an_empty_database_gets_accounts_a_token_and_the_examples_once(place: Place) -> None:
+    first = place.quickstart()
+    assert first["admin_username"] == "admin" and first["username"] == "demo"
+    assert all(first[name] for name in ("admin_password", "password", "token"))
+    assert place.list_accounts() == ["admin", "demo"]
+    exported = place.manage("exporttools")
+    assert "- name: calculate_sum" in exported and "user: demo" in exported
+    assert place.quickstart() == {**first, "admin_password": None, "password": None, "token": None}
+    assert place.manage("exporttools") == exported
+    assert IN_USE not in place.manage("quickstart", "--no-serve")
+
+
+def test_a_database_with_accounts_gets_no_account_and_no_example(place: Place) -> None:
+    place.manage("migrate")
+    place.manage("shell", "--no-imports", "-c", ADD_ACCOUNT)
+    facts = place.quickstart()
+    names = ("admin_username", "admin_password", "username", "password", "token")
+    assert {facts[name] for name in names} == {None}
+    assert place.list_accounts() == ["alice"]
+    assert "calculate_sum" not in place.manage("exporttools")
+    for arguments in ((), ("--json",)):
+        said = place.manage("quickstart", "--no-serve", *arguments)
+        assert IN_USE in said and "python manage.py createsuperuser" in said
+        assert "thp_" not in said and "demo /" not in said and "admin /" not in said
+
+
+def test_imported_tools_get_an_administrator_and_no_example(place: Place) -> None:
+    place.manage("migrate")
+    place.manage("shell", "--no-imports", "-c", ADD_TOOL)
+    said = place.manage("quickstart", "--no-serve")
+    assert IN_USE in said and "createsuperuser" not in said and "admin / " in said and "thp_" not in said
+    assert place.list_accounts() == ["admin"]
+    assert "calculate_sum" not in place.manage("exporttools").replace("function: calculate_sum", "")
+
+
+def test_a_demo_user_that_was_removed_does_not_come_back(place: Place) -> None:
+    place.quickstart()
+    place.manage("shell", "--no-imports", "-c", REMOVE_DEMO)
+    facts = place.quickstart()
+    assert facts["admin_username"] == "admin" and facts["username"] is facts["token"] is None
+    assert place.list_accounts() == ["admin"]
+
+
+@pytest.mark.parametrize("command", [("quickstart", "--no-serve"), ("serve", "--port", "0")], ids=lambda one: one[0])
+def test_a_database_out_of_reach_is_one_sentence_without_the_password(tmp_path: Path, command: tuple[str, ...]) -> None:
+    url = f"postgresql://nobody:{SECRET}@127.0.0.1:1/nothing"
+    done = manage(*command, TOOLHUB_DATA_DIR=str(tmp_path), TOOLHUB_DATABASE_URL=url)
     assert done.returncode != 0
-    assert "TOOLHUB_DATABASE_URL" in done.stderr and "Traceback" not in done.stderr
+    assert "The database cannot be opened: " in done.stderr and "Connection refused" in done.stderr
+    assert "Check TOOLHUB_DATABASE_URL" in done.stderr and len(done.stderr.strip().splitlines()) == 1
+    assert SECRET not in done.stderr + done.stdout
+
+
+@pytest.mark.postgres
+def test_a_database_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    postgres("SELECT 1")
+    done = manage(
+        "quickstart", "--no-serve", TOOLHUB_DATA_DIR=str(tmp_path), TOOLHUB_DATABASE_URL=f"{POSTGRES}/not_here"
+    )
+    assert done.returncode != 0 and 'database "not_here" does not exist' in done.stderr
+    assert "createdb NAME" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.postgres
+def test_a_user_who_may_not_create_tables_is_told_so(tmp_path: Path) -> None:
+    hub = Hub(postgres=True, tables=False)
+    role = f"toolhub_test_{secrets.token_hex(6)}"
+    try:
+        hub.prepare()
+        postgres(f"CREATE ROLE {role} LOGIN PASSWORD '{SECRET}'")
+        address = urlsplit(hub.environment()["TOOLHUB_DATABASE_URL"])
+        url = address._replace(netloc=f"{role}:{SECRET}@{address.hostname}:{address.port}").geturl()
+        done = manage("quickstart", "--no-serve", TOOLHUB_DATA_DIR=str(tmp_path), TOOLHUB_DATABASE_URL=url)
+    finally:
+        postgres(f"DROP ROLE IF EXISTS {role}")
+        hub.remove()
+    assert done.returncode != 0 and "Traceback" not in done.stderr and SECRET not in done.stderr
+    assert "The tables cannot be created: " in done.stderr and "must own the database" in done.stderr

@@ -17,8 +17,8 @@ from audit.models import Call
 from audit.queries import rollups, statistics
 from catalog.models import StoredResult
 from tests.audit.rows import build_call, save
-from tests.factories import grant, make_tool
-from toolhub.access.models import AccessToken, ServingProcess
+from tests.factories import make_tool
+from toolhub.access.models import ServingProcess
 
 pytestmark = pytest.mark.django_db
 _numbers = itertools.count(1)
@@ -83,15 +83,9 @@ def test_catalogue_managers_see_no_calls(client):
     assert "secret_tool" not in html and "alice" not in html and "data-type=" not in html
 
 
-def test_a_new_hub_shows_the_next_steps_until_they_are_done(client, root):
+def test_without_calls_the_page_leads_to_connecting_a_client(client, root):
     client.force_login(root)
-    assert "Next steps" in page(client)
-    tool = make_tool()
-    grant(root, tool)
-    assert "Next steps" in page(client)
-    AccessToken.objects.issue(root, "laptop")
     html = page(client)
-    assert "Next steps" not in html
     assert "No calls in this period" in html and 'href="/connect/"' in html
 
 

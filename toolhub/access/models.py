@@ -227,6 +227,8 @@ class Preference(models.Model):
     )
     language = models.CharField(_("language"), max_length=16, blank=True)
     time_zone = models.CharField(_("time zone"), max_length=64, blank=True)
+    checklist_hidden = models.BooleanField(_("checklist hidden"), default=False)
+    """Whether the person hid the next steps on Overview."""
 
     class Meta:
         verbose_name = _("preference")

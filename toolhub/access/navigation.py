@@ -83,6 +83,7 @@ GROUPS: tuple[tuple[Any, tuple[tuple[str, str], ...], tuple[tuple[str, str, Any,
         (
             ("pages:sessions", "lan", gettext_lazy("Sessions"), ("access.view_connections",)),
             ("pages:jobs", "schedule", gettext_lazy("Background jobs"), ("access.view_connections",)),
+            ("pages:backups", "backup", gettext_lazy("Backups"), ("pages.manage_backups",)),
         ),
     ),
 )
@@ -124,7 +125,12 @@ def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
         if items:
             groups.append({"title": title, "separator": bool(groups), "items": items})
     home = {"title": _("Overview"), "icon": "home", "link": reverse("admin:index")}
-    pages = {"title": _("My tools and tokens"), "icon": "arrow_outward", "link": "/", "active": False}
+    pages = {
+        "title": _("My tools and tokens"),
+        "icon": "arrow_outward",
+        "link": reverse("catalog:tools"),
+        "active": False,
+    }
     return [{"items": [home, pages]}, *groups]
 
 

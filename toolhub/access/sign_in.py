@@ -57,7 +57,7 @@ def find_first_page(user: User) -> str:
     """Return the page after a sign-in that did not ask for a certain page.
 
     A user without a token or a connected app is led to the next step: connecting a client. If a client could use
-    nothing, the home page follows instead: the tools page explains what to do then.
+    nothing, the home page follows instead, which leads to Overview or to the tools page: see `find_home`.
     """
     questions = hooks.installed()
     if (
@@ -67,6 +67,18 @@ def find_first_page(user: User) -> str:
     ):
         return reverse("access:connect")
     return reverse("access:home")
+
+
+def find_home(user: User) -> str:
+    """Return what `/` shows a signed-in person: their tools, or Overview to who administers and has no tools.
+
+    Staff without any permission would find an empty Overview. Whoever has tools of their own works with them first, and
+    finds the administration in the menu.
+    """
+    administers = user.is_staff and (user.is_superuser or bool(user.get_all_permissions()))
+    if administers and not hooks.installed().has_any_access(user.pk):
+        return reverse("admin:index")
+    return reverse("catalog:tools")
 
 
 def keep_opener(response: HttpResponseBase, target: str) -> None:

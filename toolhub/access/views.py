@@ -159,11 +159,11 @@ def account(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def home(request: HttpRequest) -> HttpResponseRedirect:
-    """Redirect to the user's tools, or to the sign-in.
+    """Redirect to the user's tools, to Overview for an administrator without tools, or to the sign-in.
 
     The redirect to the sign-in asks for no page, so that the target is decided after it.
     """
-    return redirect("catalog:tools" if request.user.is_authenticated else "access:login")
+    return redirect(sign_in.find_home(request.user) if request.user.is_authenticated else "access:login")
 
 
 def _own_tokens(request: HttpRequest) -> AccessTokenQuerySet:

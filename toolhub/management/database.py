@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.core.management.base import CommandError
-from django.db import DEFAULT_DB_ALIAS, connection, connections
+from django.db import DEFAULT_DB_ALIAS, OperationalError, connection, connections
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
@@ -15,11 +15,27 @@ MAX_LISTED_MIGRATIONS = 3
 """Maximum number of migrations that the error names."""
 
 
+def require_connection() -> None:
+    """Connect to the database. Raises CommandError with the reason and the next step when that fails."""
+    try:
+        connection.ensure_connection()
+    except OperationalError as error:
+        # The first line of PostgreSQL has the reason, with the host, the port and the user, never the password.
+        reason = str(error).partition("\n")[0].strip().rstrip(".")
+        step = (
+            "Check TOOLHUB_DATABASE_URL, that PostgreSQL runs there, and that the database exists (`createdb NAME`)."
+            if connection.vendor == "postgresql"
+            else "Check TOOLHUB_DATA_DIR and TOOLHUB_DATABASE_URL, and who may write there."
+        )
+        raise CommandError(f"The database cannot be opened: {reason}. {step}") from error
+
+
 def require_applied_migrations() -> None:
     """Require all migrations of this version.
 
     Raises CommandError with the command to run when the database has unapplied migrations.
     """
+    require_connection()
     require_known_migrations()
     executor = MigrationExecutor(connection)
     if executor.migration_plan(executor.loader.graph.leaf_nodes()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from toolhub.pages import examples, jobs, review, sessions, view_as
+from toolhub.pages import backups, examples, jobs, next_steps, review, sessions, view_as
 from toolhub.pages.access import bulk, matrix, tool
 from toolhub.pages.health import views
 from toolhub.pages.tool_tests import views as test_views
@@ -29,6 +29,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("review/", review.review, name="review"),
     path("view-as/", view_as.view_as, name="view-as"),
     path("examples/grant/", examples.grant_examples, name="grant-examples"),
+    path("checklist/hide/", next_steps.hide, name="checklist-hide"),
+    path("checklist/show/", next_steps.show, name="checklist-show"),
+    path("backups/", backups.backups, name="backups"),
+    path("backups/confirm/", backups.confirm, name="backups-confirm"),
+    path("backups/withdraw/", backups.withdraw, name="backups-withdraw"),
     path("health/", views.health, name="health"),
     path("jobs/", jobs.jobs, name="jobs"),
     path("sessions/", sessions.sessions, name="sessions"),

@@ -66,6 +66,17 @@ def grant_examples(request: HttpRequest) -> HttpResponse:
     return redirect("admin:index")
 
 
+def names() -> list[str]:
+    """Return the names of all examples."""
+    return list(_examples())
+
+
+def is_unchanged(tool: Tool) -> bool:
+    """Return whether this tool is one of the examples, as it came."""
+    example = _examples().get(tool.name)
+    return example is not None and _is_unchanged(tool, example)
+
+
 def _is_safe(tool: Tool) -> bool:
     return not tool.destructive and tool.runner not in HARMFUL_RUNNERS and tool.name not in HARMFUL
 

@@ -1,4 +1,4 @@
-"""The admin's home page: an overview of the hub, and the next steps for a new installation.
+"""The admin's home page: an overview of the hub, and the next steps of a new installation.
 
 The viewer's permissions decide the queries: a card whose list the viewer may not open is not computed.
 """
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.apps import apps
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.http import HttpRequest
@@ -25,10 +24,9 @@ from audit.queries import statistics
 from audit.queries.statistics import Report, Slot
 from catalog import quarantine
 from catalog.calls import stored_results
-from catalog.models import Grant, Prompt, Resource, Tool
+from catalog.models import Prompt, Resource, Tool
 from toolhub import invisible
-from toolhub.access.models import AccessToken
-from toolhub.pages import examples, home_charts
+from toolhub.pages import examples, home_charts, next_steps
 from toolhub.server import presence
 
 PERIODS = {
@@ -59,7 +57,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     period = period if period in PERIODS else "24h"
     may = request.user.has_perm
     context["title"] = _("Overview")
-    context["steps"] = steps(request)
+    context["checklist"] = next_steps.find(request)
     context["examples"] = examples.find_ungranted() if may("catalog.view_tool") and may("catalog.add_grant") else []
     context["demo"] = examples.DEMO
     context["numbers"] = list(_other_numbers(request))
@@ -179,34 +177,3 @@ def _users(report: Report) -> dict[str, Any]:
             )
         )
     return {"title": _("Busiest users"), "column": _("user"), "rows": rows, "empty": _("No user made a call.")}
-
-
-def steps(request: HttpRequest) -> list[dict[str, Any]]:
-    """Return the open steps before a client can call a tool, for viewers who may do them; [] when all are done."""
-    may = request.user.has_perm
-    if not (may("catalog.add_tool") and may("catalog.add_grant")):
-        return []
-    add_tool, add_grant = reverse("admin:catalog_tool_add"), reverse("admin:catalog_grant_add")
-    found = [
-        (
-            Tool.objects.exists(),
-            _("Create a tool"),
-            _("A Python function, an HTTP API, a program, a database query, or a tool of another MCP server."),
-            add_tool,
-        ),
-        (
-            Grant.objects.exists(),
-            _("Grant access"),
-            _("A tool is hidden until you grant it to a user, a group, or everyone."),
-            add_grant,
-        ),
-        (
-            AccessToken.objects.exists() or apps.get_model("oauth.ConnectedApp")._default_manager.exists(),
-            _("Connect a client"),
-            _("Choose your AI client. The page shows the exact steps."),
-            "/connect/",
-        ),
-    ]
-    if all(done for done, *_rest in found):
-        return []
-    return [{"done": done, "title": title, "text": text, "href": href} for done, title, text, href in found]

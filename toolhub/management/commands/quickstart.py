@@ -7,6 +7,7 @@ import os
 import secrets
 import socket
 import sys
+from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -15,17 +16,31 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import transaction
+from django.db import DatabaseError, transaction
 
 from catalog.examples import catalogue
+from catalog.models import Tool
 from toolhub.access.models import AccessToken
+from toolhub.management import database
 
-DEMO = "demo"
-"""The user who uses the examples."""
+ADMIN, DEMO = "admin", "demo"
+"""The administrator of a new installation, and the user who uses the examples."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """Accounts and the token that this run made: None stands for those that it did not make."""
+
+    admin_password: str | None = None
+    demo_password: str | None = None
+    token: str | None = None
 
 
 class Command(BaseCommand):
-    help = "Set up toolhub with SQLite and an example catalogue, print the addresses, and serve it in one process."
+    help = (
+        "Set up toolhub, with an example catalogue when the database is empty, print the addresses, and serve it in "
+        "one process. Uses SQLite unless TOOLHUB_DATABASE_URL names a PostgreSQL database."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--port", type=int, default=8000, help="the port to serve on (default: 8000)")
@@ -37,33 +52,33 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         restart_with_options(options["data"], options["port"])
-        if settings.DATABASES["default"]["ENGINE"] != "django.db.backends.sqlite3":
-            raise CommandError(
-                "quickstart uses SQLite. Unset TOOLHUB_DATABASE_URL, or run `migrate` and `serve` instead."
-            )
         if not options["no_serve"]:
             require_free_port(options["port"])
         settings.DATA_DIR.mkdir(parents=True, exist_ok=True, mode=0o700)
-        call_command("migrate", interactive=False, verbosity=0)
-        password = create_admin()
-        with transaction.atomic():  # a first run that fails half-way is repeated as a first run
-            demo_password, token = create_demo_user()
-            if token is not None:
-                catalogue.load(DEMO)
+        database.require_connection()
+        try:
+            call_command("migrate", interactive=False, verbosity=0)
+        except DatabaseError as error:
+            raise CommandError(
+                f"The tables cannot be created: {str(error).partition(chr(10))[0]}. The user in TOOLHUB_DATABASE_URL "
+                "must own the database, or be allowed to create tables in it."
+            ) from error
+        made = fill_database()
         facts = {
             "url": settings.PUBLIC_URL,
             "admin_url": f"{settings.PUBLIC_URL}/admin/",
-            "admin_username": "admin",
-            "admin_password": password,
+            "admin_username": find_username(ADMIN),
+            "admin_password": made.admin_password,
             "mcp_url": f"{settings.PUBLIC_URL}/mcp",
             "websocket_url": f"{settings.PUBLIC_URL.replace('http', 'ws', 1)}/ws/mcp",
-            "username": DEMO,
-            "password": demo_password,
-            "token": token,
+            "username": find_username(DEMO),
+            "password": made.demo_password,
+            "token": made.token,
         }
         if options["json"]:
             self.stdout.write(json.dumps(facts))
-            self.stderr.writelines(line.strip() for line in describe_example_upstream())
+            for line in filter(None, (*describe_example_upstream(), *describe_omission(facts))):
+                self.stderr.write(line.strip())
         else:
             self.stdout.write(format_welcome(facts))
         self.stdout.flush()
@@ -93,25 +108,35 @@ def require_free_port(port: int) -> None:
             raise CommandError(f"Port {port} cannot be used: {error}. Choose another with --port.") from error
 
 
-def create_admin() -> str | None:
-    """Create the `admin` account if needed; return its password, or None when the account existed."""
-    if User.objects.filter(username="admin").exists():
-        return None
-    password = secrets.token_urlsafe(12)
-    User.objects.create_superuser("admin", password=password)
-    return password
+def fill_database() -> Made:
+    """Create the accounts and the examples, once.
+
+    Without any account, `admin` is created, because nobody could sign in. `demo` and the example catalogue need a
+    database without tools, too: an installation that is in use gets no account and no tool that nobody asked for.
+    """
+    with transaction.atomic():  # a first run that fails half-way is repeated as a first run
+        if User.objects.exists():
+            return Made()
+        password = secrets.token_urlsafe(12)
+        User.objects.create_superuser(ADMIN, password=password)
+        if Tool.objects.exists():
+            return Made(admin_password=password)
+        demo_password, token = create_demo_user()
+        catalogue.load(DEMO)
+    return Made(password, demo_password, token)
 
 
-def create_demo_user() -> tuple[str | None, str | None]:
-    """Create the `demo` user if needed; return a password and an access token, or None twice when the user existed."""
-    user, made = User.objects.get_or_create(username=DEMO)
-    if not made:
-        return None, None
+def create_demo_user() -> tuple[str, str]:
+    """Create the `demo` user; return a password and an access token."""
     password = secrets.token_urlsafe(12)
-    user.set_password(password)
-    user.save()
+    user = User.objects.create_user(DEMO, password=password)
     _, token = AccessToken.objects.issue(user, name="quickstart")
     return password, token
+
+
+def find_username(name: str) -> str | None:
+    """Return the name, if this account exists."""
+    return name if User.objects.filter(username=name).exists() else None
 
 
 def describe_example_upstream() -> list[str]:
@@ -124,22 +149,31 @@ def describe_example_upstream() -> list[str]:
     return [f"  Example upstream       {f'not available: {problem} See' if problem else 'list its tools at'} {place}"]
 
 
+def describe_omission(facts: dict[str, str | None]) -> list[str]:
+    """Return lines that say what was not added to a database in use; [] where the demo user is there."""
+    if facts["username"]:
+        return []
+    lines = ["  This database was in use before: no demo user and no example tool was added."]
+    if not User.objects.filter(is_superuser=True, is_active=True).exists():
+        lines += ["  There is no administrator: create one with `python manage.py createsuperuser`."]
+    return [*lines, ""]
+
+
 def format_welcome(facts: dict[str, str | None]) -> str:
     url, mcp, token = facts["url"], facts["mcp_url"], facts["token"]
     earlier = "(printed by the first run)"
-    lines = [
-        "",
-        f"  toolhub is ready at {url}",
-        "",
-        f"  Connect an AI client   {mcp}",
-        f"  and sign in as         {facts['username']} / {facts['password'] or earlier}",
-        f"  or with the token      {token or '(printed by the first run; createtoken demo prints a new one)'}",
-        "",
-        f"  Manage tools           {facts['admin_url']}",
-        f"  as                     admin / {facts['admin_password'] or earlier}",
-        *describe_example_upstream(),
-        "",
-    ]
+    lines = ["", f"  toolhub is ready at {url}", "", f"  Connect an AI client   {mcp}"]
+    if facts["username"]:
+        lines += [
+            f"  and sign in as         {facts['username']} / {facts['password'] or earlier}",
+            f"  or with the token      {token or '(printed by the first run; createtoken demo prints a new one)'}",
+        ]
+    else:
+        lines += ["  and sign in            with your own account"]
+    lines += ["", f"  Manage tools           {facts['admin_url']}"]
+    if facts["admin_username"]:
+        lines += [f"  as                     {ADMIN} / {facts['admin_password'] or earlier}"]
+    lines += [*describe_example_upstream(), "", *describe_omission(facts)]
     if token:
         lines += [
             "  For example, with Claude Code, which then signs in with /mcp:",
