@@ -113,11 +113,8 @@ def test_every_denial_in_force_is_named_and_the_nearest_grant_beside_it() -> Non
 
 
 def test_what_hides_an_item_from_everyone_comes_first_and_the_grant_is_still_named() -> None:
-    for fields, code in (
-        ({"quarantined": True}, "rule.quarantined"),
-        ({"quarantined": True, "unpinned": True}, "rule.unpinned"),
-    ):
-        hidden = build(make_rule(4, ends=NOW), items=[replace(ONE, **fields)])
+    for unpinned, code in ((False, "rule.quarantined"), (True, "rule.unpinned")):
+        hidden = build(make_rule(4, ends=NOW), items=[replace(ONE, quarantined=True, unpinned=unpinned)])
         assert name(explain(hidden)) == (4, [code, ENDED])
     off = obstacles.Target("tool", 1, frozenset({FILES}))
     granted = build(make_rule(4, target=("toolset", FILES)), items=[])
@@ -233,8 +230,8 @@ def remove_obstacles(
 def test_an_item_is_visible_exactly_without_obstacles_and_once_the_named_ones_are_removed(
     grants: list[GrantRule], user: int, toolsets: Any, state: str
 ) -> None:
-    fields = {"quarantined": state in {"quarantined", "unpinned"}, "unpinned": state == "unpinned"}
-    served = [] if state == "off" else [replace(ONE, **fields), replace(TWO, **fields)]
+    hidden, unpinned = state in {"quarantined", "unpinned"}, state == "unpinned"
+    served = [replace(item, quarantined=hidden, unpinned=unpinned) for item in (ONE, TWO) if state != "off"]
     found, who = build(*grants, items=served), Requester(user, toolsets)
     explainer = obstacles.Explainer(found, NOW, HERE)
     for item in (ONE, TWO):
