@@ -201,7 +201,11 @@ def test_the_page_of_a_tool_lists_users_with_and_without_access_and_the_rules(
     assert "1 of 4 users" in seeing.content.decode()
     hidden = browser.get(f"/admin/access/tool/{tool.pk}/?sees=no").context["rows"]
     reasons = {name: advice.text for name, *_, advice in hidden}
-    assert reasons == {"bob": str(denied), "charlie": "No grant allows it.", "root": "No grant allows it."}
+    assert reasons == {
+        "bob": str(denied),
+        "charlie": "Only other people have access.",
+        "root": "Only other people have access.",
+    }
     assert len(browser.get(f"/admin/access/tool/{tool.pk}/?sees=all&q=ali").context["rows"]) == 1
     Tool.objects.filter(pk=tool.pk).update(enabled=False)
     off = browser.get(f"/admin/access/tool/{tool.pk}/")

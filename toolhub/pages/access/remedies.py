@@ -256,15 +256,15 @@ class Advisor:
                 remedies += self._give(asked)
         if not self.viewer.has_perm("catalog.view_grant"):
             return Line(messages.translate(rules.NO_GRANT), remedies=remedies)
+        number, address = _("Grant %(number)s") % {"number": grant.id}, _grant_address(grant.id)
+        if ONLY_OTHERS in codes:  # who they are is no part of the answer
+            return Line(self._describe(asked, near[0]), remedies=remedies, pages=((address, number),))
         texts = [self._describe(asked, reason) for reason in near]
         if (provider := self._provider(asked, near)) is not None:
             details = {"provider": provider, "user": asked.username}
             texts.append(_("%(provider)s decides who is in this group. Add %(user)s there.") % details)
-        named = (NOT_MEMBER not in codes or self._may_name_groups) and (
-            ONLY_OTHERS not in codes or self.viewer.has_perm("auth.view_user")
-        )
-        about = messages.translate(grant.rule) if named else _("Grant %(number)s") % {"number": grant.id}
-        return Line(" ".join(texts), about, _grant_address(grant.id), remedies)
+        named = NOT_MEMBER not in codes or self._may_name_groups
+        return Line(" ".join(texts), messages.translate(grant.rule) if named else number, address, remedies)
 
     def _describe(self, asked: Asked, reason: Reason) -> str:
         if reason.code == NOT_MEMBER and not self._may_name_groups:
