@@ -106,7 +106,7 @@ class ViewAsParams:
     def advisor(self, request: HttpRequest) -> Advisor:
         """Return the advisor for the page's time, environment and token; it offers only changes for now and here."""
         here = not self.at_text and self.environment == settings.ENVIRONMENT
-        return Advisor(request, self.at.timestamp(), self.environment, offers=here, token=self.token)
+        return Advisor(request, self.at.timestamp(), self.environment, actionable=here, token=self.token)
 
     def address(self, **changes: Any) -> str:
         """Return the address of this page with the given query parameters changed."""

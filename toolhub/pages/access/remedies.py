@@ -14,6 +14,8 @@ from django.contrib.auth.models import User
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.functional import cached_property
+from django.utils.html import escape, format_html
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -93,6 +95,10 @@ class Remedy:
         return self.change if self.grant_id is None else f"{self.change}:{self.grant_id}"
 
 
+def _join_pattern() -> str:
+    return _("%(grant)s. %(reason)s")
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
     """One reason: what it is about, the sentence, and what can be done."""
@@ -106,7 +112,18 @@ class Line:
 
     @property
     def sentence(self) -> str:
-        return f"{self.about}. {self.text}" if self.about and self.text else self.about or self.text
+        """The line as plain text, with a full stop at its end."""
+        return (_join_pattern() % {"grant": self.about, "reason": self.text}).strip() if self.about else self.text
+
+    @property
+    def html(self) -> SafeString:
+        """The line with the grant as a link."""
+        if not self.about:
+            return escape(self.text)
+        about = format_html('<a href="{}">{}</a>', self.link, self.about)
+        if not self.text:
+            return about
+        return SafeString(escape(_join_pattern()) % {"grant": about, "reason": escape(self.text)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +136,8 @@ class Advice:
     @property
     def text(self) -> str:
         """All reasons as one text."""
+        if len(self.lines) == 1 and not self.lines[0].text:
+            return self.lines[0].about
         return " ".join(line.sentence for line in self.lines)
 
     def find(self, value: str) -> Remedy | None:
@@ -151,7 +170,7 @@ class Advisor:
     now: float
     """Seconds since 1970 that were asked about."""
     environment: str
-    offers: bool = True
+    actionable: bool = True
     """Whether changes are offered: they take effect now and here, whatever time and environment a page shows."""
     token: AccessToken | None = None
     """The token that was asked about, with its toolsets."""
@@ -183,7 +202,7 @@ class Advisor:
         if pairs and self._may_name_groups:
             users, groups = frozenset(user for user, _group in pairs), frozenset(group for _user, group in pairs)
             self._managed = hooks.installed().managed_memberships(users, groups)
-            if self.offers and self.may(JOIN):
+            if self.actionable and self.may(JOIN):
                 self._reserved = frozenset(row.pk for row in privileges.find_reserved_groups(self.viewer, groups))
                 above = privileges.find_users_above(self.viewer).filter(pk__in=users)
                 self._above = frozenset(above.values_list("pk", flat=True))
@@ -218,7 +237,7 @@ class Advisor:
         rule, pages = cast(Rule, reason), []
         if rule == rules.NOT_AVAILABLE and not item.enabled:
             usable = kind != "tool" or validators.may_use(item.runner)
-            offered = self.offers and usable and self.may(SWITCH_ON, kind)
+            offered = self.actionable and usable and self.may(SWITCH_ON, kind)
             remedies = (Remedy(SWITCH_ON, None, _("Switch on")),) if offered else ()
             return Line(messages.translate(rules.DISABLED), remedies=remedies)
         if rule in {rules.UNPINNED, rules.NOT_AVAILABLE} and (key := self._upstreams.get(item.upstream)):
@@ -285,7 +304,7 @@ class Advisor:
                     found.append((APPLY_HERE, _("Also apply in %(environment)s") % {"environment": self.environment}))
                 case obstacles.NOT_MEMBER if self._may_join(asked, int(reason.params["id"])):
                     found.append((JOIN, _("Add to the group %(group)s") % {"group": reason.params["name"]}))
-        return tuple(Remedy(change, grant.id, label) for change, label in found if self.offers and self.may(change))
+        return tuple(Remedy(change, grant.id, label) for change, label in found if self.actionable and self.may(change))
 
     def _may_join(self, asked: Asked, group_id: int) -> bool:
         managed = (asked.user_id, group_id) in self._managed
@@ -298,7 +317,7 @@ class Advisor:
         )
 
     def _give(self, asked: Asked) -> tuple[Remedy, ...]:
-        if not self.offers or not self.may(GIVE):
+        if not self.actionable or not self.may(GIVE):
             return ()
         own = asked.user_id == self.viewer.pk
         return (Remedy(GIVE, None, _("Grant it to me") if own else _("Give access")),)
