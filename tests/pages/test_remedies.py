@@ -340,6 +340,10 @@ def test_an_item_is_switched_on_unless_it_would_not_be_valid(browser: Client, al
     assert read_advice(browser, alice).text == "It is switched off."
     press(browser, alice, tool, "switch-on")
     assert is_visible(alice, tool)
+    handbook = factories.make_resource(enabled=False)
+    assert read_buttons(browser, alice, str(handbook), show="resource") == ["switch-on", "give"]
+    press(browser, alice, handbook, "switch-on")
+    assert read_buttons(browser, alice, str(handbook), show="resource") == ["give"]
     broken = factories.make_tool("broken", enabled=False)
     Tool.objects.filter(pk=broken.pk).update(settings={})
     press(browser, alice, broken, "switch-on")

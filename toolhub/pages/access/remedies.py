@@ -43,6 +43,11 @@ PERMISSIONS: Final[dict[str, tuple[str, ...]]] = {
 }
 """What each change needs, as on the page where the same is done by hand."""
 MODELS: Final[dict[str, Any]] = {"tool": Tool, "resource": Resource, "prompt": Prompt}
+_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
+    "tool": ("name", "enabled", "runner", "settings"),
+    "resource": ("uri", "uri_template", "name", "enabled", "upstream"),
+    "prompt": ("name", "enabled", "upstream"),
+}
 MAX_DENIALS = 3
 OWN_GRANT = frozenset({LATER, ENDED, ELSEWHERE})
 NEAR = OWN_GRANT | {NOT_MEMBER, ONLY_OTHERS}
@@ -153,7 +158,7 @@ def load_facts(kind: str, keys: Collection[int]) -> dict[int, ItemFacts]:
     for key, toolset in through.values_list(f"{kind}_id", "toolset_id"):
         toolsets.setdefault(key, set()).add(toolset)
     found = {}
-    for row in model._default_manager.filter(pk__in=keys):
+    for row in model._default_manager.filter(pk__in=keys).only(*_COLUMNS[kind]):  # not the content of resources
         target = Target(cast(Kind, kind), row.pk, frozenset(toolsets.get(row.pk, ())))
         runner, upstream = getattr(row, "runner", ""), getattr(row, "upstream", "")
         if runner == loader.UPSTREAM:
