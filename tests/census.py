@@ -326,6 +326,11 @@ RULES: tuple[Rule, ...] = (
         at="admin/access/matrix/{catalog_toolset}/0/set/",
     ),
     Rule("admin/access/change/", needs(*GRANTS, *CHOOSES), "GET POST"),
+    Rule(
+        "admin/access/remedy/",
+        needs("auth.view_user", "catalog.view_tool", "catalog.view_grant"),
+        "POST",
+    ),
     Rule("admin/access/pick/", needs(*GRANTS, *CHOOSES)),
     Rule(
         "admin/identity/provider/<int:pk>/test/",

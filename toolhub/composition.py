@@ -14,6 +14,7 @@ from catalog.models import PersonalSecret
 from catalog.policy import grant_targets, messages, snapshot, visibility
 from toolhub.access.hooks import Hooks
 from toolhub.identity import assertions, ways
+from toolhub.identity import groups as identity_groups
 from toolhub.identity.admin import IdentityInline
 from toolhub.identity.mfa import second_step
 from toolhub.oauth.credentials import ConnectedApps
@@ -42,6 +43,7 @@ def connect() -> None:
             has_personal_secrets=_has_personal_secrets,
             reaches_more=grant_targets.reaches_more,
             groups_with_access=grant_targets.find_groups_with_access,
+            managed_memberships=identity_groups.find_managed,
             toolsets_for=_toolsets_for,
             has_connected_app=_has_connected_app,
             revoke_apps=_revoke_apps,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
+from django.utils import timezone
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext
 
+from audit import local_time
 from audit.types import Reason
 from catalog.models import Grant, Limit
 from catalog.policy.definitions import GRANT, LIMIT, LIMIT_REACHED, Rule
@@ -29,6 +32,11 @@ SENTENCES: dict[str, str | Promise] = {
     "rule.unpinned": gettext_lazy(
         "It waits for a comparison with its upstream server, which pins the tool that it calls."
     ),
+    "obstacle.later": gettext_lazy("It starts %(day)s (%(time)s)."),
+    "obstacle.ended": gettext_lazy("It ended %(day)s (%(time)s)."),
+    "obstacle.elsewhere": gettext_lazy("It applies only in %(names)s, not in %(environment)s."),
+    "obstacle.not_member": gettext_lazy("%(user)s is not in the group %(name)s."),
+    "obstacle.only_others": gettext_lazy("Only other people have access."),
     "rule.own_result": gettext_lazy("The result belongs to the user."),
     "unknown.tool": gettext_lazy("There is no tool with this name."),
     "unknown.prompt": gettext_lazy("There is no prompt with this name."),
@@ -85,6 +93,35 @@ def translate_reason(reason: Reason) -> str:
         return _translate(reason.code, reason.params) if problem is None else errors.translate(problem)
     except (KeyError, TypeError, ValueError):
         return ""  # parameters were edited: the page shows the English sentence
+
+
+def describe_obstacle(obstacle: Reason, *, user: str, now: float, environment: str) -> str:
+    """Return an obstacle of `catalog.policy.obstacles` in the language of the page, for the user of this name.
+
+    `now` (seconds since 1970) and `environment` are those that were asked about. Times are in the reader's zone.
+    """
+    values: dict[str, Any] = {**obstacle.params, "user": user, "environment": environment}
+    if "at" in values:
+        at, asked = (datetime.fromtimestamp(seconds, UTC) for seconds in (values["at"], now))
+        values |= {"day": _name_day(at, asked), "time": local_time.format_time_with_zone(at, "minutes")}
+    if "names" in values:
+        values["names"] = ", ".join(values["names"])
+    return _translate(obstacle.code, values)
+
+
+def _name_day(at: datetime, now: datetime) -> str:
+    days = (timezone.localdate(at) - timezone.localdate(now)).days
+    match days:
+        case 0:
+            return _("today")
+        case -1:
+            return _("yesterday")
+        case 1:
+            return _("tomorrow")
+    text = ngettext("in %(number)s day", "in %(number)s days", days)
+    if days < 0:
+        text = ngettext("%(number)s day ago", "%(number)s days ago", -days)
+    return text % {"number": f"{abs(days):,}"}
 
 
 def name_row(row: object) -> str:

@@ -92,11 +92,13 @@ def _next_change(rules: Iterable[GrantRule], now: float) -> float | None:
     return min((at for rule in rules for at in (rule.starts, rule.ends) if at is not None and at > now), default=None)
 
 
-def _is_in_force(rule: GrantRule, now: float) -> bool:
+def is_in_force(rule: GrantRule, now: float) -> bool:
+    """Return whether the grant has started and not ended, whatever its environments."""
     return (rule.starts is None or rule.starts <= now) and (rule.ends is None or now < rule.ends)
 
 
-def _applies_in(rule: GrantRule, environment: str) -> bool:
+def applies_in(rule: GrantRule, environment: str) -> bool:
+    """Return whether the grant applies in this environment."""
     return not rule.environments or environment in rule.environments
 
 
@@ -109,7 +111,7 @@ def _targets(rule: GrantRule, item: Item) -> bool:
 def _verdict(rules: list[GrantRule], now: float, no_grant_rule: Rule) -> tuple[bool, Rule]:
     allowed: GrantRule | None = None
     for rule in rules:
-        if _is_in_force(rule, now):
+        if is_in_force(rule, now):
             if rule.effect == "deny":
                 return False, rule.rule
             allowed = allowed or rule
@@ -128,7 +130,7 @@ def decide(snapshot: Snapshot, requester: Requester, item: Item, now: float, env
         return Decision(False, no_grant_rule)
     if requester.toolset_ids is not None and requester.toolset_ids.isdisjoint(item.toolset_ids):
         return Decision(False, OTHER_TOOLSETS)
-    applicable = [rule for rule in rules if _targets(rule, item) and _applies_in(rule, environment)]
+    applicable = [rule for rule in rules if _targets(rule, item) and applies_in(rule, environment)]
     applicable.sort(key=_by_id)
     verdict = _verdict(applicable, now, no_grant_rule)
     changes_at, change_time = None, _next_change(applicable, now)
@@ -146,10 +148,10 @@ def decide_all(snapshot: Snapshot, requester: Requester, now: float, environment
     The cost depends on the granted items, not on the size of the catalogue.
     """
     rules, _ = _rules(snapshot, requester.user_id)
-    rules = sorted((rule for rule in rules if _applies_in(rule, environment)), key=_by_id)
+    rules = sorted((rule for rule in rules if applies_in(rule, environment)), key=_by_id)
     denied: set[tuple[str, int]] = set()
     allowed: dict[tuple[str, int], tuple[Item, Rule]] = {}
-    in_force = [rule for rule in rules if _is_in_force(rule, now)]
+    in_force = [rule for rule in rules if is_in_force(rule, now)]
     for rule in in_force:
         if rule.effect == "deny":
             denied.update((item.kind, item.id) for item in _granted(snapshot, rule))

@@ -143,7 +143,7 @@ def test_a_denied_try_names_the_rule_and_is_logged(hub: Hub, root: Person) -> No
     refused = root.try_tool(hub.seeded["try_everything"], "charlie")
     assert refused["refused"]
     assert refused["message"].startswith("charlie does not have access to this tool. The attempt was logged.")
-    assert refused["message"].endswith("Reason: No grant allows it.")
+    assert refused["message"].endswith("Reason: Only other people have access.")
     last = hub.call(try_seed.list_calls)[-1]
     assert (last["username"], last["outcome"], last["transport"]) == ("charlie", "refused", "admin")
     assert last["credential"] == "tried in the admin by root"

@@ -94,7 +94,7 @@ def test_a_restricted_token_hides_other_toolsets(browser: Client, alice: User) -
     token, _ = AccessToken.objects.issue(alice, "laptop", toolsets=[inside])
     found = read_rows(browser, user="alice", token=token.pk)
     assert found["inside"][0]
-    assert found["outside"] == (False, "The token is restricted to other toolsets.")
+    assert found["outside"] == (False, "The token is restricted to Inside.")
     assert list_exact_tools(browser, user="alice", token=token.pk) == ["inside"]
     assert list_exact_tools(browser, user="alice") == ["inside", "outside"]
     late = (timezone.now() + timedelta(days=200)).strftime("%Y-%m-%dT%H:%M")
@@ -197,11 +197,15 @@ def test_the_page_of_a_tool_lists_users_with_and_without_access_and_the_rules(
     factories.grant(bob, tool)
     denied = factories.deny(bob, tool)
     seeing = browser.get(f"/admin/access/tool/{tool.pk}/")
-    assert [(name, str(rule)) for name, _link, _sees, rule, _to in seeing.context["rows"]] == [("alice", str(allowed))]
+    assert [(name, str(rule)) for name, _link, _sees, rule, *_ in seeing.context["rows"]] == [("alice", str(allowed))]
     assert "1 of 4 users" in seeing.content.decode()
     hidden = browser.get(f"/admin/access/tool/{tool.pk}/?sees=no").context["rows"]
-    reasons = {name: str(rule) for name, _link, _sees, rule, _to in hidden}
-    assert reasons == {"bob": str(denied), "charlie": "No grant allows it.", "root": "No grant allows it."}
+    reasons = {name: advice.text for name, *_, advice in hidden}
+    assert reasons == {
+        "bob": str(denied),
+        "charlie": "Only other people have access.",
+        "root": "Only other people have access.",
+    }
     assert len(browser.get(f"/admin/access/tool/{tool.pk}/?sees=all&q=ali").context["rows"]) == 1
     Tool.objects.filter(pk=tool.pk).update(enabled=False)
     off = browser.get(f"/admin/access/tool/{tool.pk}/")

@@ -31,6 +31,10 @@ def _no_difference(user_id: int, other_id: int) -> bool:
     return False
 
 
+def _nothing_managed(user_ids: frozenset[int], group_ids: frozenset[int]) -> dict[tuple[int, int], str]:
+    return {}
+
+
 def _revoke_nothing(user_id: int) -> None:
     return
 
@@ -135,6 +139,10 @@ class Hooks:
     """Whether the first user is granted something that the second is not, or the second is denied more."""
     groups_with_access: Callable[[frozenset[int]], frozenset[int]] = _no_groups
     """Those of the groups (primary keys) that have grants or rate limits."""
+    managed_memberships: Callable[[frozenset[int], frozenset[int]], dict[tuple[int, int], str]] = _nothing_managed
+    """Those pairs of a user and a group (primary keys) where an identity provider decides whether the user is a member,
+    with the name of the provider.
+    """
     toolsets_for: Callable[[int], frozenset[int]] = _no_toolsets
     """The toolsets (primary keys) in which this user may use something: the choices for restricting their tokens."""
     credential_kinds: tuple[CredentialKind, ...] = ()

@@ -6,7 +6,7 @@ ways. Groups that are not mapped, and people without an identity, are left alone
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from django.contrib.auth.models import Group, User
 from django.db import transaction
@@ -61,6 +61,18 @@ def apply_all(provider: Provider) -> None:
 
 def has_mapped_group(provider: Provider, groups: set[str]) -> bool:
     return GroupMapping.objects.filter(provider=provider, value__in=groups).exists()
+
+
+def find_managed(user_ids: Collection[int], group_ids: Collection[int]) -> dict[tuple[int, int], str]:
+    """Return the pairs of a user and a group where a provider decides about the membership, with the provider's name.
+
+    The group is mapped by the provider, also for groups that come by provisioning, and the user has an identity there.
+    """
+    if not user_ids or not group_ids:
+        return {}
+    rows = Identity.objects.filter(user__in=user_ids, provider__mappings__group__in=group_ids)
+    names = rows.order_by("provider__name").values_list("user_id", "provider__mappings__group", "provider__name")
+    return {(user_id, group_id): name for user_id, group_id, name in names}
 
 
 def _find_given(groups: set[str], mappings: Iterable[GroupMapping]) -> set[int | str]:

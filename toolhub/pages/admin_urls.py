@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, path
 
 from toolhub.pages import backups, examples, jobs, next_steps, review, sessions, view_as
-from toolhub.pages.access import bulk, matrix, tool
+from toolhub.pages.access import bulk, matrix, remedy_changes, tool
 from toolhub.pages.health import views
 from toolhub.pages.tool_tests import views as test_views
 from toolhub.pages.try_it import views as try_it_views
@@ -25,6 +25,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("access/matrix/<int:toolset>/<int:group>/", matrix.cell, name="cell"),
     path("access/matrix/<int:toolset>/<int:group>/set/", matrix.set_cell, name="cell-set"),
     path("access/change/", bulk.bulk, name="bulk"),
+    path("access/remedy/", remedy_changes.remedy, name="remedy"),
     path("access/pick/", bulk.pick, name="pick"),
     path("review/", review.review, name="review"),
     path("view-as/", view_as.view_as, name="view-as"),

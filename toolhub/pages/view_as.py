@@ -31,6 +31,7 @@ from catalog.policy.definitions import LimitRule, Snapshot
 from catalog.policy.rules import Requester, Visible
 from toolhub.access.models import AccessToken
 from toolhub.pages import view_as_rows
+from toolhub.pages.access.remedies import Advisor
 from toolhub.pages.lists import adjacent_pages, filter_rows
 from toolhub.pages.staff import page, staff_page
 
@@ -101,6 +102,11 @@ class ViewAsParams:
     def credential(self) -> Credential:
         assert self.user is not None  # noqa: S101 - asked only when there is one
         return visibility.page_credential(self.user.pk, self.user.get_username(), self.toolset_ids)
+
+    def advisor(self, request: HttpRequest) -> Advisor:
+        """Return the advisor for the page's time, environment and token; it offers only changes for now and here."""
+        here = not self.at_text and self.environment == settings.ENVIRONMENT
+        return Advisor(request, self.at.timestamp(), self.environment, actionable=here, token=self.token)
 
     def address(self, **changes: Any) -> str:
         """Return the address of this page with the given query parameters changed."""
@@ -189,7 +195,7 @@ def _page_context(
     if params.tab in view_as_rows.ITEM_KINDS:
         found = view_as_rows.entries(catalogue, seen, params.tab, which=params.which, words=words)
         pages = Paginator(found, ROWS_PER_PAGE).get_page(number)
-        shown["rows"] = view_as_rows.rows(catalogue, who, pages, params.at.timestamp(), params.environment)
+        shown["rows"] = view_as_rows.rows(catalogue, who, params.username, list(pages), params.advisor(request))
     elif params.tab == "grants":
         pages = Paginator(_grants(params), ROWS_PER_PAGE).get_page(number)
         shown["rows"] = [

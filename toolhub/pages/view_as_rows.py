@@ -1,4 +1,7 @@
-"""Rows of "View as": each visible or hidden item with its rule, from the decision that answers the user's clients."""
+"""Rows of "View as": each visible item with its rule, each hidden one with everything that hides it.
+
+The answers are those of the decision that answers the user's clients.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,11 @@ from django.urls import reverse
 
 from catalog.models import Prompt, Resource, Tool
 from catalog.policy import messages, rules
-from catalog.policy.definitions import GRANT, Item, ResourceDefinition, Rule, Snapshot
+from catalog.policy.definitions import Item, ResourceDefinition, Snapshot
+from catalog.policy.obstacles import Explainer
 from catalog.policy.rules import Requester, Visible
+from toolhub.pages.access import remedies
+from toolhub.pages.access.remedies import Advice, Advisor, Asked
 
 SEARCH_FIELDS = (
     "tool__name",
@@ -45,10 +51,12 @@ class Row:
     entry: Entry
     link: str
     rule: str
-    """The rule that shows it, or the one that hides it."""
+    """The rule that shows it; of a hidden item, everything that hides it."""
     rule_link: str
     changes_at: datetime | None
     """The time when the decision changes by itself."""
+    advice: Advice | None
+    """What hides it, and what can be done; None for a visible item."""
 
 
 def entries(catalogue: Snapshot, seen: Visible, kind: str, *, which: str, words: Sequence[str]) -> list[Entry]:
@@ -74,22 +82,30 @@ def entries(catalogue: Snapshot, seen: Visible, kind: str, *, which: str, words:
     return found
 
 
-def rows(catalogue: Snapshot, who: Requester, found: Iterable[Entry], at: float, environment: str) -> list[Row]:
-    """Return the rows of one page's entries, each with its rule."""
-    made = []
-    for entry in found:
-        rule, changes = rules.DISABLED, None
-        if entry.item is not None:
-            decision = rules.decide(catalogue, who, entry.item, at, environment)
-            rule, changes = decision.rule, decision.changes_at
-        link = reverse(f"admin:catalog_{entry.kind}_change", args=[entry.id])
-        change_time = datetime.fromtimestamp(changes, UTC) if changes is not None else None
-        made.append(Row(entry, link, messages.translate(rule), grant_link(rule), change_time))
-    return made
+def rows(catalogue: Snapshot, who: Requester, username: str, found: Sequence[Entry], advisor: Advisor) -> list[Row]:
+    """Return the rows of one page's entries, each with its rule or with what hides it."""
+    hidden = [entry for entry in found if not entry.seen]
+    explainer = Explainer(catalogue, advisor.now, advisor.environment)
+    off = [entry for entry in hidden if entry.item is None]
+    facts = remedies.load_facts(off[0].kind, [entry.id for entry in off]) if off else {}
+    asked = []
+    for entry in hidden:
+        item = remedies.ItemFacts.of_definition(entry.item) if entry.item is not None else facts.get(entry.id)
+        if item is not None:  # otherwise it was deleted a moment ago
+            asked.append(Asked(who.user_id, username, item, explainer.explain(who, item.target)))
+    advised = {one.asked.item.target.id: one for one in advisor.advise(asked)}
+    return [_row(catalogue, who, entry, advisor, advised.get(entry.id)) for entry in found]
 
 
-def grant_link(rule: Rule) -> str:
-    return reverse("admin:catalog_grant_change", args=[rule.params["number"]]) if rule.code == GRANT else ""
+def _row(catalogue: Snapshot, who: Requester, entry: Entry, advisor: Advisor, advice: Advice | None) -> Row:
+    rule, changes = rules.DISABLED, None
+    if entry.item is not None:
+        decision = rules.decide(catalogue, who, entry.item, advisor.now, advisor.environment)
+        rule, changes = decision.rule, decision.changes_at
+    link = reverse(f"admin:catalog_{entry.kind}_change", args=[entry.id])
+    change_time = datetime.fromtimestamp(changes, UTC) if changes is not None else None
+    text = advice.text if advice is not None else messages.translate(rule)
+    return Row(entry, link, text, remedies.grant_link(rule), change_time, advice)
 
 
 def grants_filter(user_id: int) -> Q:

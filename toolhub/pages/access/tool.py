@@ -6,6 +6,7 @@ The module also suggests user names to the fields of the access pages.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any
 from urllib.parse import urlencode
@@ -22,8 +23,11 @@ from django.views.decorators.http import require_safe
 
 from catalog.models import Tool
 from catalog.policy import messages, rules, snapshot
+from catalog.policy.definitions import Rule, Snapshot
+from catalog.policy.obstacles import Explainer
 from catalog.policy.rules import Requester
-from toolhub.pages import view_as_rows
+from toolhub.pages.access import remedies
+from toolhub.pages.access.remedies import Advisor, Asked, ItemFacts
 from toolhub.pages.lists import adjacent_pages, filter_rows
 from toolhub.pages.staff import page, staff_page
 
@@ -41,7 +45,8 @@ def tool_access(request: HttpRequest, pk: int) -> HttpResponse:
     catalogue = snapshot.latest()
     item = catalogue.items.get(("tool", pk))
     now, words = time.time(), query.lower().split()
-    found, seeing = [], 0
+    found: list[tuple[str, int, bool, Rule]] = []
+    seeing = 0
     for user_id, member in catalogue.members.items():
         visible, rule = False, rules.DISABLED
         if item is not None:
@@ -49,8 +54,11 @@ def tool_access(request: HttpRequest, pk: int) -> HttpResponse:
             visible, rule = decision.visible, decision.rule
         seeing += visible
         if (not which or visible == (which == "yes")) and all(word in member.username.lower() for word in words):
-            found.append((member.username, visible, rule))
+            found.append((member.username, user_id, visible, rule))
     pages = Paginator(sorted(found, key=itemgetter(0)), ROWS_PER_PAGE).get_page(request.GET.get("page"))
+
+    hidden = [(user_id, name) for name, user_id, visible, _rule in pages if not visible]
+    advised = _advise(Advisor(request, now, settings.ENVIRONMENT), catalogue, pk, hidden) if hidden else {}
 
     def address(**changes: Any) -> str:
         parts = {"q": query, "sees": which or "all", **changes}
@@ -71,9 +79,10 @@ def tool_access(request: HttpRequest, pk: int) -> HttpResponse:
                 f"{reverse('pages:view-as')}?{urlencode({'user': name, 'q': tool.name})}",
                 visible,
                 messages.translate(rule),
-                view_as_rows.grant_link(rule),
+                remedies.grant_link(rule),
+                advised.get(user_id),
             )
-            for name, visible, rule in pages
+            for name, user_id, visible, rule in pages
         ],
         "limits": [messages.translate(rule.rule) for rule in catalogue.limits_by_tool.get(pk, ())[:ROWS_PER_PAGE]],
         "choices": [
@@ -84,6 +93,19 @@ def tool_access(request: HttpRequest, pk: int) -> HttpResponse:
         "newer": newer,
     }
     return page(request, "admin/pages/access_tool.html", _("Access to %(tool)s") % {"tool": tool.name}, **context)
+
+
+def _advise(
+    advisor: Advisor, catalogue: Snapshot, pk: int, users: Sequence[tuple[int, str]]
+) -> dict[int, remedies.Advice]:
+    """Return for each of the users (primary key and name) why the tool is hidden from them."""
+    item = catalogue.items.get(("tool", pk))
+    facts = ItemFacts.of_definition(item) if item is not None else remedies.load_facts("tool", [pk]).get(pk)
+    if facts is None:
+        return {}
+    explainer = Explainer(catalogue, advisor.now, advisor.environment)
+    asked = [Asked(key, name, facts, explainer.explain(Requester(key), facts.target)) for key, name in users]
+    return {one.asked.user_id: one for one in advisor.advise(asked)}
 
 
 MAX_SUGGESTIONS = 20

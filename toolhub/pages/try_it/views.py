@@ -26,14 +26,14 @@ from audit.actions.model_signals import name_of
 from audit.types import Reason
 from catalog.errors import CatalogError, InvalidArguments, LimitReached, UnknownTool
 from catalog.models import Tool
-from catalog.policy import messages, rules, snapshot, visibility
+from catalog.policy import messages, rules
 from catalog.policy.definitions import LIMIT, Rule
 from catalog.schemas import errors as schema_errors
 from catalog.schemas.errors import SchemaProblem
-from catalog.views.tools import credential_of
 from toolhub import invisible
 from toolhub.access.middleware import ADMIN_POLICY
 from toolhub.access.try_permissions import MAY_TRY, MAY_TRY_AS
+from toolhub.pages.access import remedy_changes
 from toolhub.pages.staff import page, staff_page
 from toolhub.pages.try_it import form as try_form
 from toolhub.pages.try_it import results
@@ -56,6 +56,8 @@ def try_tool(request: HttpRequest, pk: int) -> HttpResponse:
     form = Form(request, tool)
     if request.method == "POST" and "switch" in request.POST:
         form.switch()
+    elif request.method == "POST" and "remedy" in request.POST:
+        _remove_obstacle(request, tool, form)
     elif request.method == "POST":
         return _run(request, tool, form)
     state = _find_state(request, request.GET.get("run", ""))
@@ -130,6 +132,7 @@ def _run(request: HttpRequest, tool: Tool, form: Form) -> HttpResponse:
                 "message": form.error,
                 "record": link,
                 "words": _("View call"),
+                "access": _render_access(request, tool, form),
             }
             return JsonResponse(found)
         return _page(request, tool, form, None, call_link=link)
@@ -155,7 +158,7 @@ def _start_run(request: HttpRequest, tool: Tool, form: Form) -> Run:
     try:
         return async_to_sync(parts.get(TryRuns).start)(try_request)
     except UnknownTool:
-        raise Rejection(_hidden_reason(tool, user)) from None
+        raise Rejection(_hidden_reason(request, tool, user)) from None
     except InvalidArguments as error:
         raise Rejection(_argument_error(form, error), "", error.call_id) from None
     except LimitReached as error:
@@ -179,16 +182,41 @@ def _limit_error(error: LimitReached) -> str:
     return _("Rate limit reached: %(limit)s. Try again in %(seconds)s s.") % details
 
 
-def _hidden_reason(tool: Tool, user: User) -> str:
-    details = {"user": user.get_username(), "rule": messages.translate(rules.DISABLED)}
-    item = snapshot.latest().items.get(("tool", tool.pk))
-    if item is not None:
-        decision = visibility.decide(credential_of(user), item)
+def _hidden_reason(request: HttpRequest, tool: Tool, user: User) -> str:
+    advice = remedy_changes.explain(request, user.pk, "tool", tool.pk)
+    reason = messages.translate(rules.DISABLED)  # it was deleted a moment ago
+    if advice is not None:
         # A grant may have been added in the meantime.
-        details["rule"] = (
-            _("Access was granted just now. Try again.") if decision.visible else messages.translate(decision.rule)
-        )
+        reason = advice.text or _("Access was granted just now. Try again.")
+    details = {"user": user.get_username(), "rule": reason}
     return _("%(user)s does not have access to this tool. The attempt was logged. Reason: %(rule)s") % details
+
+
+def _remove_obstacle(request: HttpRequest, tool: Tool, form: Form) -> None:
+    """Make the change that a button of the reasons stands for; what was typed stays."""
+    try:
+        user = form.user()
+    except Rejection as rejected:
+        form.show_error(rejected)
+        return
+    remedy_changes.carry_out(request, user.pk, "tool", tool.pk, request.POST["remedy"])
+
+
+def _access_context(request: HttpRequest, tool: Tool, form: Form) -> dict[str, Any]:
+    """Return why the user of the form does not see the tool; nothing if they do, or if the viewer may not ask."""
+    try:
+        user = form.user()
+    except (Rejection, PermissionDenied):
+        return {}
+    advice = remedy_changes.explain(request, user.pk, "tool", tool.pk)
+    if advice is None or not advice.lines:
+        return {}
+    own = user.pk == form.actor.pk
+    return {"advice": advice, "own": own, "ungranted": advice.asked.explanation.obstacles == (rules.NO_GRANT,)}
+
+
+def _render_access(request: HttpRequest, tool: Tool, form: Form) -> str:
+    return render_to_string("admin/pages/try_access.html", _access_context(request, tool, form), request)
 
 
 def _act(run: UUID, actor_id: int, action: str, **given: Any) -> dict[str, Any] | None:
@@ -289,6 +317,7 @@ def _page(
     request: HttpRequest, tool: Tool, form: Form, state: dict[str, Any] | None, *, call_link: str = ""
 ) -> HttpResponse:
     context: dict[str, Any] = {"tool": tool, "form": form, "refusal_record": call_link, "whole_page": True}
+    context |= _access_context(request, tool, form)
     if state is not None:
         context |= {**_context(request, state), "state_url": reverse("pages:try-state", args=[tool.pk, state["id"]])}
     title = _("Try %(tool)s") % {"tool": tool.name}

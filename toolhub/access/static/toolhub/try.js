@@ -142,9 +142,13 @@
       if (state.refused) {
         mark(state.errors);
         say(state.message, state.record, state.words);
+        part("access").innerHTML = state.access; // made by our own template
         return;
       }
-      if (form.id === "try-form") mark({});
+      if (form.id === "try-form") {
+        mark({});
+        part("access").replaceChildren();
+      }
       say("");
       follow(state);
     } catch {
