@@ -99,7 +99,7 @@ class Explainer:
         if present is None:
             found.append(rules.NOT_AVAILABLE)
         elif present.quarantined:
-            found.append(rules.UNPINNED if present.unpinned else rules.QUARANTINED)
+            found.append(rules.quarantine_rule(present))
         member = self._snapshot.members.get(requester.user_id)
         if member is None:
             return Explanation((*found, rules.NO_USER), None)

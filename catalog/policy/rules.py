@@ -30,6 +30,8 @@ DISABLED = Rule("rule.disabled")
 NOT_AVAILABLE = Rule("rule.not_offered")
 QUARANTINED = Rule("rule.quarantined")
 UNPINNED = Rule("rule.unpinned")
+REVIEWED = frozenset({"rule.quarantined", "rule.quarantined_gone", "rule.quarantined_rejected"})
+"""Codes of the rules that a reviewer can lift."""
 OWN_RESULT = Rule("rule.own_result")
 
 
@@ -108,6 +110,11 @@ def _targets(rule: GrantRule, item: Item) -> bool:
     return rule.target_kind == item.kind and rule.target_id == item.id
 
 
+def quarantine_rule(item: Item) -> Rule:
+    """Return the rule that hides a quarantined item from everyone."""
+    return UNPINNED if item.unpinned else Rule(item.quarantine_code)
+
+
 def _verdict(rules: list[GrantRule], now: float, no_grant_rule: Rule) -> tuple[bool, Rule]:
     allowed: GrantRule | None = None
     for rule in rules:
@@ -124,7 +131,7 @@ def decide(snapshot: Snapshot, requester: Requester, item: Item, now: float, env
     if present is None:
         return Decision(False, NOT_AVAILABLE)
     if present.quarantined:
-        return Decision(False, UNPINNED if present.unpinned else Rule(present.quarantine_code))
+        return Decision(False, quarantine_rule(present))
     rules, no_grant_rule = _rules(snapshot, requester.user_id)
     if no_grant_rule is not NO_GRANT:
         return Decision(False, no_grant_rule)

@@ -249,7 +249,7 @@ class Advisor:
             pages.append((reverse("admin:catalog_upstream_change", args=[key]), _("View upstream server")))
         if rule == rules.NOT_AVAILABLE and item.upstream:
             return Line(_("It is not available from its upstream server."), pages=tuple(pages))
-        if rule == rules.QUARANTINED and self.viewer.has_perm(quarantine.PERMISSION):
+        if rule.code in rules.REVIEWED and self.viewer.has_perm(quarantine.PERMISSION):
             pages.append((reverse(f"admin:catalog_{kind}_review", args=[item.target.id]), _("Review")))
         if rule == rules.INACTIVE and self.viewer.has_perm("auth.view_user"):
             pages.append((reverse("admin:auth_user_change", args=[asked.user_id]), _("User account")))
