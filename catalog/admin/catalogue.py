@@ -8,7 +8,7 @@ from django.conf import settings
 from django.contrib import admin, messages
 from django.db import transaction
 from django.db.models import Count, QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.utils import timezone
 from django.utils.html import format_html_join
@@ -86,9 +86,19 @@ class CatalogueItemAdmin(HistoryAdmin):
     def find_suggestions(self, row: Any) -> list[Suggestion]:
         return []
 
-    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
-        super().save_related(request, form, formsets, change)
-        found = self.find_suggestions(form.instance)
+    def response_add(self, request: HttpRequest, obj: Any, *args: Any, **options: Any) -> HttpResponse:
+        response: HttpResponse = super().response_add(request, obj, *args, **options)
+        self._suggest(request, obj)
+        return response
+
+    def response_change(self, request: HttpRequest, obj: Any) -> HttpResponse:
+        response: HttpResponse = super().response_change(request, obj)
+        self._suggest(request, obj)
+        return response
+
+    def _suggest(self, request: HttpRequest, row: Any) -> None:
+        """Show suggestions below the message that the item is saved: they are advice, and no reason for concern."""
+        found = self.find_suggestions(row)
         for suggestion in found[:MAX_SUGGESTED]:
             self.message_user(request, gettext("Suggestion: %s") % suggestion, messages.INFO)
         if (more := len(found) - MAX_SUGGESTED) > 0:

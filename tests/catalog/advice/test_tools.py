@@ -180,7 +180,8 @@ def test_saving_shows_the_suggestions_and_still_saves(root: User) -> None:
     form = tool_form(name="sum", description="Adds two.", fill_defaults="on")
     answer = browser.post(reverse("admin:catalog_tool_add"), form, follow=True)
     assert Tool.objects.filter(name="sum").exists()
-    assert "Suggestion: The description is very short" in answer.content.decode()
+    saved = answer.content.decode()
+    assert 0 < saved.index("was added successfully") < saved.index("Suggestion: The description is very short")
     bad = {"type": "object", "properties": {"a": {}, "api_key": {"type": "string"}, "n": {"type": "integer"}}}
     form = tool_form(name="orders", description="The orders of it all there.", input_schema=json.dumps(bad))
     page = browser.post(reverse("admin:catalog_tool_add"), form, follow=True).content.decode()
