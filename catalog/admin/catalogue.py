@@ -33,6 +33,7 @@ from catalog.admin.inlines import (
 from catalog.admin.quarantine import QuarantineAdmin, QuarantineFilter
 from catalog.admin.secrets import SecretAdmin as SecretAdmin
 from catalog.admin.tool_tests import ToolTestAdmin as ToolTestAdmin
+from catalog.admin.toolset_members import ToolsetActions
 from catalog.admin.upstreams import UpstreamAdmin as UpstreamAdmin
 from catalog.advice.prompts import check_prompt
 from catalog.advice.suggestions import Suggestion
@@ -45,14 +46,14 @@ MAX_SUGGESTED = 4
 """Maximum number of suggestions in messages after a save; the editor shows all of them."""
 
 
-class CatalogueItemAdmin(HistoryAdmin):
+class CatalogueItemAdmin(ToolsetActions, HistoryAdmin):
     """The common admin page of tools, resources and prompts."""
 
     inlines: ClassVar[tuple[Any, ...]] = (GrantInline,)
     autocomplete_fields = ("toolsets",)
     readonly_fields: ClassVar[tuple[str, ...]] = ("audience", "suggestions")
     list_filter: ClassVar[tuple[Any, ...]] = ("enabled", "toolsets")
-    actions = ("switch_on", "switch_off")
+    actions = ("switch_on", "switch_off", "add_to_toolset", "remove_from_toolset")
     warn_unsaved_form = True
     compressed_fields = True
 

@@ -106,3 +106,26 @@ def find_audience(kind: str, pk: int) -> Audience:
         [messages.translate(rule.rule) for rule in rules[:MAX_LISTED]],
         max(0, len(rules) - MAX_LISTED),
     )
+
+
+def count_toolset_audience(toolset_id: int) -> int:
+    """Return how many active users a grant in force allows this toolset, here and now; denials are not subtracted."""
+    catalogue, now = snapshot.latest(), time.time()
+    found = [
+        rule
+        for rule in catalogue.grants
+        if (rule.target_kind, rule.target_id, rule.effect) == ("toolset", toolset_id, "allow")
+        and policy.is_in_force(rule, now)
+        and policy.applies_in(rule, settings.ENVIRONMENT)
+    ]
+    subjects = {(rule.subject_kind, rule.subject_id) for rule in found}
+    everyone = any(kind == "everyone" for kind, _key in subjects)
+    return sum(
+        member.is_active
+        and (
+            everyone
+            or ("user", user_id) in subjects
+            or any(("group", group_id) in subjects for group_id in member.group_ids)
+        )
+        for user_id, member in catalogue.members.items()
+    )
