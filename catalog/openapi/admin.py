@@ -11,16 +11,19 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
+from django.utils.decorators import method_decorator
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
+from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
 
 from audit.actions.cascade import BoundedDeletion
 from audit.admin_base import ModelAdmin
 from catalog.models import ImportedDocument, Tool
 from catalog.openapi import document_import
-from catalog.openapi.forms import ChoicesForm, SourceForm
+from catalog.openapi.forms import ChoicesForm, SourceForm, asks_for_new_secret
 from catalog.openapi.proposals import MAX_OPERATIONS
 from catalog.querysets import count_by_origin
+from catalog.secrets import entry
 
 MAX_PAGE_OPERATIONS = 50
 """Operations per page, each with its schemas; the filter finds the others."""
@@ -114,8 +117,11 @@ class ImportedDocumentAdmin(BoundedDeletion, ModelAdmin):
             return document_import.prepare(given["file"].read(), given["file"].name, again=row)
         return document_import.prepare(document_import.fetch(given["url"]), given["url"], again=row)
 
+    @method_decorator(sensitive_post_parameters())
     def preview_view(self, request: HttpRequest, number: int) -> HttpResponse:
         if not self.has_add_permission(request):
+            raise PermissionDenied
+        if asks_for_new_secret(request.POST) and not entry.may_create(request):
             raise PermissionDenied
         row = get_object_or_404(ImportedDocument, pk=number)
         if not row.pending:
@@ -124,11 +130,9 @@ class ImportedDocumentAdmin(BoundedDeletion, ModelAdmin):
             )
             return HttpResponseRedirect(reverse("admin:catalog_importeddocument_again", args=[row.pk]))
         content = document_import.read(row.pending.encode())
-        form = ChoicesForm(content, row.pending_source, request.POST or None)
-        form.preset_choices(row.choices)
+        form, valid = self._choices_form(request, row, content)
         wanted = request.POST.get("do", "")
         chosen = set(request.POST.getlist("operation"))
-        valid = request.method == "POST" and form.is_valid()
         choices = form.chosen() if valid else form.initial_choices()
         if valid and wanted == "import" and not chosen and row.imported_at is None:
             form.add_error(None, _("Choose at least one operation."))
@@ -148,11 +152,46 @@ class ImportedDocumentAdmin(BoundedDeletion, ModelAdmin):
         context: dict[str, Any] = {"form": form, "document": row, "chosen": chosen, "sought": sought}
         context |= {"rows": matching[:MAX_PAGE_OPERATIONS], "matching": len(matching), "known": len(known)}
         context["sent"] = document_import.describe_secrets(found)
+        context["missing"] = document_import.describe_missing(found, may_create=entry.may_create(request))
         context["beyond"], context["most"] = len(found) - len(known), MAX_OPERATIONS
         seen = {line.key for line in matching[:MAX_PAGE_OPERATIONS]}
         context["kept"] = [line.key for line in known if line.key in chosen and line.key not in seen]
         context["names"] = ", ".join(line.proposal.name for line in found if line.key in chosen and line.proposal)
         return self._render_page(request, "admin/catalog/openapi_preview.html", gettext("Import %s") % row, context)
+
+    @sensitive_variables("data", "form")
+    def _choices_form(
+        self, request: HttpRequest, row: ImportedDocument, content: dict[str, Any]
+    ) -> tuple[ChoicesForm, bool]:
+        """Return the form as it was sent, with the secrets created that it asks for, and whether it is valid.
+
+        A created secret is chosen by its name from then on: its value is in no form any more.
+        """
+
+        def make(data: Any) -> ChoicesForm:
+            made = ChoicesForm(content, row.pending_source, data, title=row.name, may_create=entry.may_create(request))
+            made.preset_choices(row.choices)
+            return made
+
+        form = make(request.POST if request.method == "POST" else None)
+        if request.method != "POST" or not form.is_valid():
+            return form, False
+        created = form.create_secrets()
+        if not created:
+            return form, not form.has_name_conflict()
+        for secret in created.values():
+            hosts = ", ".join(secret.hosts)
+            said = gettext("The secret %(name)s was created. It is sent only to %(hosts)s.")
+            said = said if hosts else gettext("The secret %(name)s was created. It is not bound to a host.")
+            messages.success(request, said % {"name": secret.name, "hosts": hosts})
+        conflict = form.has_name_conflict()
+        data = request.POST.copy()
+        for field, secret in created.items():
+            data[field] = secret.name
+            for name in form.new_secrets[field].fields:
+                data.pop(form.new_secrets[field].add_prefix(name), None)
+        form = make(data)
+        return form, form.is_valid() and not conflict
 
     def _report_result(self, request: HttpRequest, result: document_import.Result) -> HttpResponse:
         made, changed = len(result.made), len(result.quarantined)

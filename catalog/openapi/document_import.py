@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,20 +15,21 @@ from django.db import transaction
 from django.utils import timezone
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext
 
 from audit.actions import log
 from catalog import quarantine
 from catalog.models import ImportedDocument, Tool, Toolset, secret_flows
 from catalog.openapi import document as documents
 from catalog.openapi import proposals as proposing
+from catalog.openapi import security
 from catalog.openapi.proposals import Choices, Proposal
 from catalog.openapi.schemas import plain_text
 from catalog.policy import large_changes
 from catalog.reviews.changes import Change, compare
 from catalog.runners import networks, registry
 from catalog.runners.destinations import Flow
-from toolhub import egress
+from toolhub import contact, egress
 from toolhub.invisible import show
 
 RUNNER = "http_api"
@@ -195,6 +197,44 @@ def describe_secrets(found: Iterable[Row]) -> list[str]:
         if row.proposal is not None and not row.proposal.problem:
             flows |= registry.flows(RUNNER, row.proposal.settings)
     return secret_flows.describe(flows)
+
+
+MAX_MISSING = 10
+"""Maximum number of sentences about missing secrets; the most frequent ones are shown."""
+
+
+def describe_missing(found: Iterable[Row], *, may_create: bool) -> list[str]:
+    """Return how many of the proposed tools send no credentials, one sentence for each kind of missing secret."""
+    counts = Counter(
+        row.proposal.missing
+        for row in found
+        if row.proposal is not None and not row.proposal.problem and row.proposal.missing is not None
+    )
+    return [_describe_missing(number, missing, may_create) for missing, number in counts.most_common(MAX_MISSING)]
+
+
+def _describe_missing(number: int, missing: tuple[tuple[str, ...], ...], may_create: bool) -> str:
+    if not missing:
+        sentence = ngettext(
+            "%(number)s operation sends no credentials: a secret cannot serve its security scheme.",
+            "%(number)s operations send no credentials: a secret cannot serve their security scheme.",
+            number,
+        )
+        return sentence % {"number": number}
+    values = {"number": number, "names": security.join_alternatives(missing)}
+    if may_create:
+        sentence = ngettext(
+            "%(number)s operation sends no credentials: choose or create a secret for %(names)s.",
+            "%(number)s operations send no credentials: choose or create a secret for %(names)s.",
+            number,
+        )
+        return sentence % values
+    sentence = ngettext(
+        "%(number)s operation sends no credentials: choose a secret for %(names)s, or ask %(contact)s to add one.",
+        "%(number)s operations send no credentials: choose a secret for %(names)s, or ask %(contact)s to add one.",
+        number,
+    )
+    return contact.fill(sentence, **values)
 
 
 def _earlier_pins(row: ImportedDocument, content: dict[str, Any]) -> dict[str, str]:
