@@ -15,6 +15,7 @@ from django.utils.decorators import method_decorator
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
+from unfold.decorators import display
 
 from audit.actions.cascade import BoundedDeletion
 from audit.admin_base import ModelAdmin
@@ -28,16 +29,23 @@ from catalog.secrets import entry
 MAX_PAGE_OPERATIONS = 50
 """Operations per page, each with its schemas; the filter finds the others."""
 
+STATES = {
+    "draft": _("draft, not imported"),
+    "newer": _("newer version not imported"),
+    "imported": _("imported"),
+}
+"""The states of a document, with their names on pages."""
+
 
 @admin.register(ImportedDocument)
 class ImportedDocumentAdmin(BoundedDeletion, ModelAdmin):
     list_per_page = 25
-    list_display = ("name", "title", "document_version", "source", "tool_count", "imported_at", "imported_by")
+    list_display = ("name", "title", "document_version", "source", "tool_count", "state", "imported_at", "imported_by")
     search_fields = ("name", "title", "source")
     list_select_related = ("imported_by",)
     fields = (
         *("name", "title", "document_version", "source", "sha256", "choices", "tool_count"),
-        *("imported_at", "imported_by"),
+        *("status", "imported_at", "imported_by"),
     )
     readonly_fields = fields
     change_form_template = "admin/catalog/importeddocument_change.html"
@@ -46,9 +54,25 @@ class ImportedDocumentAdmin(BoundedDeletion, ModelAdmin):
     def tool_count(self, row: Any) -> int:
         return int(getattr(row, "tools", 0))
 
+    @display(  # type: ignore[untyped-decorator]
+        description=_("status"), label={"draft": "warning", "newer": "info", "imported": "success"}
+    )
+    def state(self, row: Any) -> tuple[str, Any]:
+        return self._name_state(row), STATES[self._name_state(row)]
+
+    @admin.display(description=_("status"))
+    def status(self, row: Any) -> str:
+        return str(STATES[self._name_state(row)])
+
+    @staticmethod
+    def _name_state(row: ImportedDocument) -> str:
+        if row.draft:
+            return "draft"
+        return "newer" if row.pending_at else "imported"
+
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         tools = count_by_origin(Tool.objects.all(), "openapi:")
-        found: QuerySet[Any] = super().get_queryset(request).annotate(tools=tools)
+        found: QuerySet[Any] = super().get_queryset(request).annotate(tools=tools).defer("pending", "kept")
         return found
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -85,10 +109,15 @@ class ImportedDocumentAdmin(BoundedDeletion, ModelAdmin):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
-        again = ""
-        if self.has_add_permission(request) and object_id.isdigit():
-            again = reverse("admin:catalog_importeddocument_again", args=[object_id])
-        context = {**(extra_context or {}), "again": again}
+        found = ImportedDocument.objects.filter(pk=object_id) if object_id.isdigit() and len(object_id) < 16 else None
+        row = found.defer("pending", "kept").first() if found is not None else None
+        context = dict(extra_context or {})
+        if row is not None and found is not None and self.has_add_permission(request):
+            context |= {
+                "again": reverse("admin:catalog_importeddocument_again", args=[row.pk]),
+                "review": reverse("admin:catalog_importeddocument_preview", args=[row.pk]) if row.pending_at else "",
+                "kept": found.exclude(kept=b"").exists(),
+            }
         response: HttpResponse = super().change_view(request, object_id, form_url, context)
         return response
 
@@ -96,8 +125,13 @@ class ImportedDocumentAdmin(BoundedDeletion, ModelAdmin):
         if not self.has_add_permission(request):
             raise PermissionDenied
         row = get_object_or_404(ImportedDocument, pk=number) if number is not None else None
-        initial = {"url": row.source} if row is not None and row.source.startswith("http") else {}
-        form = SourceForm(request.POST or None, request.FILES or None, initial=initial)
+        address = row.source if row is not None and row.source.startswith(("http://", "https://")) else ""
+        use = request.POST.get("use", "") if row is not None else ""
+        if use == "kept" and row is not None and row.kept:
+            document_import.cancel(row)
+            return HttpResponseRedirect(reverse("admin:catalog_importeddocument_preview", args=[row.pk]))
+        data = {"url": address} if use == "address" else request.POST or None
+        form = SourceForm(data, request.FILES or None, initial={"url": address})
         if request.method == "POST" and form.is_valid():
             try:
                 made = self._prepare(form.cleaned_data, row)
@@ -109,7 +143,8 @@ class ImportedDocumentAdmin(BoundedDeletion, ModelAdmin):
         title = (
             gettext("Import %s again") % row if row is not None else gettext("Import tools from an OpenAPI document")
         )
-        return self._render_page(request, "admin/catalog/openapi_source.html", title, {"form": form, "document": row})
+        context = {"form": form, "document": row, "address": address}
+        return self._render_page(request, "admin/catalog/openapi_source.html", title, context)
 
     @staticmethod
     def _prepare(given: dict[str, Any], row: ImportedDocument | None) -> ImportedDocument:
@@ -124,12 +159,17 @@ class ImportedDocumentAdmin(BoundedDeletion, ModelAdmin):
         if asks_for_new_secret(request.POST) and not entry.may_create(request):
             raise PermissionDenied
         row = get_object_or_404(ImportedDocument, pk=number)
-        if not row.pending:
+        if request.POST.get("do") == "cancel":
+            return self._cancel(request, row)
+        if not row.text:
             messages.info(
-                request, _("This document is already imported. Choose its file or address to import it again.")
+                request, _("This document is not stored here. Choose its file or address to import it again.")
             )
             return HttpResponseRedirect(reverse("admin:catalog_importeddocument_again", args=[row.pk]))
-        content = document_import.read(row.pending.encode())
+        if request.POST.get("document") not in (None, document_import.digest(row.text)):
+            messages.error(request, document_import.CHANGED_SINCE)
+            return HttpResponseRedirect(reverse("admin:catalog_importeddocument_preview", args=[row.pk]))
+        content = document_import.read(row.text.encode())
         form, valid = self._choices_form(request, row, content)
         wanted = request.POST.get("do", "")
         chosen = set(request.POST.getlist("operation"))
@@ -151,6 +191,7 @@ class ImportedDocumentAdmin(BoundedDeletion, ModelAdmin):
         chosen = chosen | those if wanted == "all" else chosen - those if wanted == "none" else chosen
         context: dict[str, Any] = {"form": form, "document": row, "chosen": chosen, "sought": sought}
         context |= {"rows": matching[:MAX_PAGE_OPERATIONS], "matching": len(matching), "known": len(known)}
+        context["digest"] = document_import.digest(row.text)
         context["sent"] = document_import.describe_secrets(found)
         context["missing"] = document_import.describe_missing(found, may_create=entry.may_create(request))
         context["beyond"], context["most"] = len(found) - len(known), MAX_OPERATIONS
@@ -169,7 +210,7 @@ class ImportedDocumentAdmin(BoundedDeletion, ModelAdmin):
         """
 
         def make(data: Any) -> ChoicesForm:
-            made = ChoicesForm(content, row.pending_source, data, title=row.name, may_create=entry.may_create(request))
+            made = ChoicesForm(content, row.text_source, data, title=row.name, may_create=entry.may_create(request))
             made.preset_choices(row.choices)
             return made
 
@@ -181,9 +222,10 @@ class ImportedDocumentAdmin(BoundedDeletion, ModelAdmin):
             return form, not form.has_name_conflict()
         for secret in created.values():
             hosts = ", ".join(secret.hosts)
-            said = gettext("The secret %(name)s was created. It is sent only to %(hosts)s.")
-            said = said if hosts else gettext("The secret %(name)s was created. It is not bound to a host.")
-            messages.success(request, said % {"name": secret.name, "hosts": hosts})
+            text = gettext("The secret %(name)s was created. It is sent only to %(hosts)s.")
+            if not hosts:
+                text = gettext("The secret %(name)s was created. It is not bound to a host.")
+            messages.success(request, text % {"name": secret.name, "hosts": hosts})
         conflict = form.has_name_conflict()
         data = request.POST.copy()
         for field, secret in created.items():
@@ -192,6 +234,16 @@ class ImportedDocumentAdmin(BoundedDeletion, ModelAdmin):
                 data.pop(form.new_secrets[field].add_prefix(name), None)
         form = make(data)
         return form, form.is_valid() and not conflict
+
+    @staticmethod
+    def _cancel(request: HttpRequest, row: ImportedDocument) -> HttpResponse:
+        """Discard the document under review, and go back to where it came from."""
+        if row.pending_at is not None:
+            document_import.cancel(row)
+            messages.info(request, _("The preview was discarded. Nothing was imported."))
+        if row.draft:
+            return HttpResponseRedirect(reverse("admin:catalog_importeddocument_changelist"))
+        return HttpResponseRedirect(reverse("admin:catalog_importeddocument_change", args=[row.pk]))
 
     def _report_result(self, request: HttpRequest, result: document_import.Result) -> HttpResponse:
         made, changed = len(result.made), len(result.quarantined)
