@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from django.apps import AppConfig
+from django.db.models import Q
 from django.db.models.signals import m2m_changed, post_delete, post_migrate, post_save
 from django.utils.translation import gettext_lazy as _
 
@@ -67,7 +68,9 @@ class CatalogConfig(AppConfig):
             watch(model)
         watch(models.Limit, kind="limit")
         watch(models.ToolTest, kind="test case", ignore=models.ToolTest.RESULT_FIELDS)
-        watch(models.ImportedDocument, ignore=("pending", "pending_source"))
+        # A preview changes nothing in the catalogue; it becomes a change when it is imported.
+        unlogged = ("pending", "pending_source", "pending_at", "draft", "kept")
+        watch(models.ImportedDocument, ignore=unlogged, where=Q(draft=False))
         watch(models.Upstream, kind="upstream", ignore=models.Upstream.HEALTH_FIELDS)
         watch(models.Secret, secrets=("value", "client_secret"), ignore=("registration",))
         watch(models.PersonalSecret, secrets=("value",))

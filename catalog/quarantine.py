@@ -53,7 +53,9 @@ def name_origin(origin: str) -> str:
     kind, _colon, key = origin.partition(":")
     if kind == "upstream" and (name := Upstream.objects.filter(pk=key).values_list("name", flat=True).first()):
         return gettext("the upstream server %(name)s") % {"name": name}
-    if kind == "openapi" and (document := ImportedDocument.objects.filter(pk=key).first()):
+    if kind == "openapi" and (
+        document := ImportedDocument.objects.filter(pk=key).values_list("name", flat=True).first()
+    ):
         return gettext("the OpenAPI document %(name)s") % {"name": document}
     return origin
 

@@ -10,6 +10,7 @@ from django.contrib.sessions.backends.db import SessionStore
 
 from audit import maintenance, recorder
 from catalog.calls import stored_results, tasks
+from catalog.openapi import document_import
 from catalog.runners.sql_query.readers import SqliteReaders
 from catalog.upstreams import schedule
 from toolhub import privacy
@@ -37,6 +38,8 @@ CLEANUP_INTERVAL_SECONDS = 300.0
 """Seconds between two removals of expired tasks and stored results."""
 SESSIONS_INTERVAL_SECONDS = 3600.0
 """Seconds between two removals of sessions of browsers: visitors who only begin a sign-in leave one, too."""
+PREVIEWS_INTERVAL_SECONDS = 3600.0
+"""Seconds between two removals of OpenAPI documents that were previewed and not imported."""
 JOB_STOP_SECONDS = 3.0
 """Maximum seconds that a stop waits for the running background job."""
 MEMORY_INTERVAL_SECONDS = 60.0
@@ -132,6 +135,7 @@ def background_jobs() -> list[Job]:
         Job("Check sign-ins with identity providers", renewal.INTERVAL_SECONDS, renewal.run),
         Job(outbox.JOB_NAME, outbox.JOB_SECONDS, outbox.send_due),
         Job("Remove expired sign-ins", SESSIONS_INTERVAL_SECONDS, _remove_expired_sessions),
+        Job("Remove expired previews", PREVIEWS_INTERVAL_SECONDS, document_import.discard_expired),
         Job("Return free memory", MEMORY_INTERVAL_SECONDS, FreePages().give_back),
     ]
 

@@ -30,13 +30,15 @@ class WatchedModel:
     fields: tuple[str, ...]
     secrets: frozenset[str]
     expressions: Mapping[str, Any]
+    where: models.Q
+    """The rows whose changes are logged: to the log, another one does not exist."""
 
     def read_row(self, instance: models.Model, using: str | None) -> dict[str, Any] | None:
         """Return the logged fields of the row from the database; None when it has no such row."""
         if instance.pk is None:
             return None
         manager = type(instance)._base_manager
-        return manager.using(using).filter(pk=instance.pk).values(*self.fields, **self.expressions).first()
+        return manager.using(using).filter(self.where, pk=instance.pk).values(*self.fields, **self.expressions).first()
 
     def read_instance(self, instance: models.Model) -> dict[str, Any]:
         """Return the logged fields of the instance, without a database query."""
@@ -71,13 +73,15 @@ def watch(
     secrets: Iterable[str] = (),
     many_to_many_names: Iterable[str] | None = None,
     expressions: Mapping[str, Any] | None = None,
+    where: models.Q | None = None,
 ) -> None:
     """Log every change of the model.
 
     `fields` are the logged columns, all by default. `ignore` excludes some (a change of those alone is not logged);
     columns that every save sets to the current time (`auto_now`) are always excluded. Of `secrets` the log has only
     that they changed. `many_to_many_names` names many-to-many relations, all of them by default.
-    `expressions` are logged beside the columns, by name: parts of a JSON column, for example.
+    `expressions` are logged beside the columns, by name: parts of a JSON column, for example. Rows outside of `where`
+    are not logged: one that comes in is logged as created.
     """
     meta = model._meta
     columns = {field.name: field.attname for field in meta.concrete_fields}
@@ -89,6 +93,7 @@ def watch(
         tuple(name for name in wanted if name not in without),
         frozenset(secrets),
         dict(expressions or {}),
+        where if where is not None else models.Q(),
     )
     uid = f"audit.actions.model_signals.{meta.label}"
     pre_save.connect(_before_save, sender=model, dispatch_uid=f"{uid}.pre_save")
@@ -138,6 +143,8 @@ def _after_save(
     # Read back: after an expression such as F("count") + 1, or a save of some fields only, the instance differs from
     # the row.
     after = watched.read_row(instance, using) or {}
+    if before is None and not after and watched.where:
+        return
     if created or before is None:
         log.record("created", watched.kind, name_of(instance), None, watched.hide_secrets(after))
         return
@@ -165,6 +172,8 @@ def _before_delete(*, sender: type[models.Model], instance: models.Model, using:
 def _after_delete(*, sender: type[models.Model], instance: models.Model, **_: Any) -> None:
     watched = watched_models()[sender]
     name, before = instance.__dict__.pop(_BEFORE_ATTRIBUTE)
+    if before is None and watched.where:
+        return
     log.record("deleted", watched.kind, name, watched.hide_secrets(before or watched.read_instance(instance)), None)
 
 
@@ -223,7 +232,7 @@ class WatchedQuerySet(models.QuerySet[Any]):
             return super().update(**changes)
         base = self.model._base_manager
         with transaction.atomic(using=router.db_for_write(self.model)):
-            before = {row["pk"]: row for row in self.values("pk", *touched)}
+            before = {row["pk"]: row for row in self.filter(watched.where).values("pk", *touched)}
             number = super().update(**changes)
             after = {
                 row["pk"]: row

@@ -19,18 +19,17 @@ from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.debug import sensitive_post_parameters
 from unfold.decorators import display
-from unfold.widgets import UnfoldAdminTextareaWidget
 
 from audit.actions.cascade import BoundedDeletion
 from audit.admin_base import ModelAdmin
 from catalog.accounts import clients, discovery, problems
 from catalog.accounts.problems import AccountProblem
 from catalog.admin.forms import CatalogueForm
-from catalog.encryption import KeysError
 from catalog.models import Secret
 from catalog.models.fields import NamesFormField
 from catalog.models.secrets import ACCOUNT_ADDRESSES
 from catalog.secrets import resolve
+from catalog.secrets.entry import MAX_VALUE_CHARACTERS, WriteOnlyWidget, enter_value
 from catalog.secrets.resolve import check_value
 from catalog.threads import run_in_loop
 
@@ -44,27 +43,10 @@ ACCOUNT_FIELDS = (
 )
 
 
-class WriteOnlyWidget(UnfoldAdminTextareaWidget):  # type: ignore[misc]
-    """A widget of several lines, for keys; the entered value is never sent back, not even with an error."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            attrs={
-                "rows": 3,
-                "autocomplete": "off",
-                "spellcheck": "false",
-                "style": "font-family: monospace; -webkit-text-security: disc",
-            }
-        )
-
-    def format_value(self, value: Any) -> str:
-        return ""
-
-
 class SecretForm(CatalogueForm):
     new_value = forms.CharField(
         required=False,
-        max_length=65_536,
+        max_length=MAX_VALUE_CHARACTERS,
         widget=WriteOnlyWidget(),
         validators=[check_value],
         label=_("New value"),
@@ -107,13 +89,7 @@ class SecretForm(CatalogueForm):
                 self.instance.name = name
                 for address in ACCOUNT_ADDRESSES:  # what is entered belongs to them
                     setattr(self.instance, address, self.cleaned_data.get(address, getattr(self.instance, address)))
-                try:
-                    enter(value)
-                except KeysError as error:
-                    self.add_error(
-                        field,
-                        gettext("The value cannot be encrypted: %s. Ask the operator to fix this setting.") % error,
-                    )
+                enter_value(self, field, enter, value)
         if "client_id" in self.cleaned_data and not self.cleaned_data["client_id"]:
             self.instance.client_secret = ""  # a secret without its client
         super()._post_clean()  # type: ignore[misc]

@@ -25,6 +25,8 @@ def load_rows(kind: Kind) -> list[tuple[Any, Values]]:
     columns = kind.columns()
     related = [column.name for column in columns if column.is_relation]
     query = kind.model._default_manager.select_related(*related) if related else kind.model._default_manager.all()
+    if kind.draft:
+        query = query.filter(**{kind.draft: False})
     found = []
     for row in query.prefetch_related(*kind.many):
         whole: Values = {column.name: values.export_value(column, getattr(row, column.name)) for column in columns}

@@ -75,6 +75,9 @@ def _import_section(kind: Kind, entries: list[Any], outcome: Outcome, *, prune: 
     wanted = [(f"{kind.section}[{number}]", entry) for number, entry in enumerate(entries)]
     complete = [(place, _fill_entry(kind, entry, place)) for place, entry in wanted]
     _check_duplicates(kind, complete)
+    if kind.draft:  # a preview gives its name to what a file describes
+        names = [entry["name"] for _, entry in complete]
+        kind.model._default_manager.filter(**{kind.draft: True, "name__in": names}).delete()
     pairs, unmatched = _match_rows(kind, complete, present)
     if prune:  # first: removed rows may conflict with new ones
         for row, whole in unmatched:

@@ -40,6 +40,8 @@ class Kind:
     """The identity of a row; several rows may share it where nothing else distinguishes them."""
     excluded: Mapping[str, str] = field(default_factory=dict)
     many: tuple[str, ...] = ()
+    draft: str = ""
+    """The column that says of a row that it is only previewed so far. Such a row is no part of the catalogue."""
     label: Callable[[Values], str] = lambda values: str(values["name"])
 
     def columns(self) -> list[Any]:
@@ -96,7 +98,9 @@ register(
         "openapi_documents",
         ImportedDocument,
         "OpenAPI document",
-        excluded=dict.fromkeys(("pending", "pending_source"), "It is under review and was not imported."),
+        excluded=dict.fromkeys(("pending", "pending_source", "pending_at", "draft"), "It was not imported.")
+        | {"kept": "The document itself is at its source."},
+        draft="draft",
     )
 )
 register(Kind("toolsets", Toolset, "toolset"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 from django.conf import settings
 from django.db import models
 from django.utils.translation import gettext_lazy as _
@@ -42,6 +44,11 @@ class ImportedDocument(models.Model):
     pending = models.TextField(_("pending"), blank=True, default="", editable=False)
     """The document that is under review and was not imported yet."""
     pending_source = models.CharField(_("pending source"), max_length=2000, blank=True, default="", editable=False)
+    pending_at = models.DateTimeField(_("pending since"), null=True, blank=True, editable=False, db_index=True)
+    draft = models.BooleanField(_("draft"), default=False, editable=False)
+    """Whether it was only previewed so far: nobody imported it, and no file of a catalogue named it."""
+    kept = models.BinaryField(_("kept document"), blank=True, default=b"", editable=False)
+    """The document as it was imported last, as UTF-8 compressed with zlib; empty where none was kept."""
 
     objects = CatalogueQuerySet.as_manager()
 
@@ -52,6 +59,25 @@ class ImportedDocument(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def text(self) -> str:
+        """Return the document to import: the one that is under review, else the one that was imported last."""
+        return self.pending or self.kept_text
+
+    @property
+    def text_source(self) -> str:
+        """Return where that document came from."""
+        return self.pending_source or self.source
+
+    @property
+    def kept_text(self) -> str:
+        """Return the document as it was imported last; empty where none was kept."""
+        return zlib.decompress(bytes(self.kept)).decode() if self.kept else ""
+
+    def keep(self, text: str) -> None:
+        """Keep this text as the document that was imported last; the caller saves the row."""
+        self.kept = zlib.compress(text.encode())
 
     @property
     def origin(self) -> str:

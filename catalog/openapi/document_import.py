@@ -4,34 +4,40 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from asgiref.sync import async_to_sync
 from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext
 
 from audit.actions import log
 from catalog import quarantine
 from catalog.models import ImportedDocument, Tool, Toolset, secret_flows
 from catalog.openapi import document as documents
 from catalog.openapi import proposals as proposing
+from catalog.openapi import security
 from catalog.openapi.proposals import Choices, Proposal
 from catalog.openapi.schemas import plain_text
 from catalog.policy import large_changes
 from catalog.reviews.changes import Change, compare
 from catalog.runners import networks, registry
 from catalog.runners.destinations import Flow
-from toolhub import egress
+from toolhub import contact, egress
 from toolhub.invisible import show
 
 RUNNER = "http_api"
 FETCH_SECONDS = 30.0
+PREVIEW_SECONDS = 24 * 3600.0
+"""Time after which a document that was previewed and not imported is discarded."""
 NEW, SAME, CHANGED, WAITING, GONE = "new", "unchanged", "changed", "waiting for review", "gone"
 ADJUSTED = "changed here"
 """The document has the operation as it was approved; only the choices of the import differ."""
@@ -43,6 +49,11 @@ STATE_LABELS: dict[str, Promise] = {
     WAITING: gettext_lazy("needs review"),
     GONE: gettext_lazy("no longer in the document"),
 }
+
+
+CHANGED_SINCE = gettext_lazy(
+    "Somebody else uploaded another version or cancelled this preview. Nothing was imported. Review the document again."
+)
 
 
 class DocumentImportError(Exception):
@@ -129,20 +140,47 @@ def read(data: bytes) -> dict[str, Any]:
 
 
 def prepare(data: bytes, source: str, *, again: ImportedDocument | None = None) -> ImportedDocument:
-    """Store a document for review. One from the same source as before is imported again, not twice."""
+    """Store a document for review. One from the same source as before is imported again, not twice.
+
+    A document that was never imported is a draft until it is. Raises DocumentImportError, ValidationError.
+    """
     content = read(data)
+    discard_expired()
     info = content.get("info")
     info = info if isinstance(info, dict) else {}
     title = " ".join(plain_text(info.get("title"), 200).split()) or "Untitled"
     with transaction.atomic():
         row = again or ImportedDocument.objects.filter(source=source).first() or ImportedDocument(source=source)
         if row.pk is None:
-            row.name, row.title = _free_name(title), title
-            row.document_version = plain_text(str(info.get("version", "")), 100)
+            row.name, row.draft = _free_name(title), True
+        if row.draft:
+            row.title, row.document_version = title, plain_text(str(info.get("version", "")), 100)
         row.pending, row.pending_source = data.decode("utf-8-sig"), source
+        row.pending_at = timezone.now()
         row.full_clean()
         row.save()
     return row
+
+
+def cancel(row: ImportedDocument) -> None:
+    """Discard the document under review: a draft is removed, an imported one stays as it was imported last."""
+    _discard(ImportedDocument.objects.filter(pk=row.pk))
+
+
+def discard_expired() -> None:
+    """Discard the documents that nobody imported within PREVIEW_SECONDS."""
+    before = timezone.now() - timedelta(seconds=PREVIEW_SECONDS)
+    _discard(ImportedDocument.objects.filter(pending_at__lt=before))
+
+
+def _discard(found: QuerySet[Any]) -> None:
+    found.filter(draft=True).delete()
+    found.filter(draft=False, pending_at__isnull=False).update(pending="", pending_source="", pending_at=None)
+
+
+def digest(text: str) -> str:
+    """Return the SHA-256 of a document, as hexadecimal digits."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _free_name(title: str) -> str:
@@ -153,14 +191,14 @@ def _free_name(title: str) -> str:
 
 
 def rows(row: ImportedDocument, choices: Choices) -> list[Row]:
-    """Return every operation of the pending document, and every tool whose operation no longer exists."""
-    content = read(row.pending.encode())
+    """Return every operation of the document to import, and every tool whose operation no longer exists."""
+    content = read(row.text.encode())
     tools = {quarantine.approved(tool).get("name"): tool for tool in Tool.objects.filter(origin=row.origin)}
     taken = {name.lower() for name in Tool.objects.values_list("name", flat=True)}
     found = []
     refusals = SecretRefusals()
     earlier = _earlier_pins(row, content) if tools else {}
-    for proposal in proposing.build_proposals(content, choices, row.pending_source or row.source):
+    for proposal in proposing.build_proposals(content, choices, row.text_source):
         tool = tools.pop(proposal.key, None)
         if tool is None:
             problem = proposal.problem
@@ -197,13 +235,51 @@ def describe_secrets(found: Iterable[Row]) -> list[str]:
     return secret_flows.describe(flows)
 
 
+MAX_MISSING = 10
+"""Maximum number of sentences about missing secrets; the most frequent ones are shown."""
+
+
+def describe_missing(found: Iterable[Row], *, may_create: bool) -> list[str]:
+    """Return how many of the proposed tools send no credentials, one sentence for each kind of missing secret."""
+    counts = Counter(
+        row.proposal.missing
+        for row in found
+        if row.proposal is not None and not row.proposal.problem and row.proposal.missing is not None
+    )
+    return [_describe_missing(number, missing, may_create) for missing, number in counts.most_common(MAX_MISSING)]
+
+
+def _describe_missing(number: int, missing: tuple[tuple[str, ...], ...], may_create: bool) -> str:
+    if not missing:
+        sentence = ngettext(
+            "%(number)s operation sends no credentials: a secret cannot serve its security scheme.",
+            "%(number)s operations send no credentials: a secret cannot serve their security scheme.",
+            number,
+        )
+        return sentence % {"number": number}
+    values = {"number": number, "names": security.join_alternatives(missing)}
+    if may_create:
+        sentence = ngettext(
+            "%(number)s operation sends no credentials: choose or create a secret for %(names)s.",
+            "%(number)s operations send no credentials: choose or create a secret for %(names)s.",
+            number,
+        )
+        return sentence % values
+    sentence = ngettext(
+        "%(number)s operation sends no credentials: choose a secret for %(names)s, or ask %(contact)s to add one.",
+        "%(number)s operations send no credentials: choose a secret for %(names)s, or ask %(contact)s to add one.",
+        number,
+    )
+    return contact.fill(sentence, **values)
+
+
 def _earlier_pins(row: ImportedDocument, content: dict[str, Any]) -> dict[str, str]:
     """Return {key of the operation: pin} of this document with the choices of the last import."""
     if row.imported_at is None:
         return {}
     kept = row.choices
     choices = Choices(kept["server"], kept["prefix"], kept["secrets"], kept["outputs"])
-    found = proposing.build_proposals(content, choices, row.pending_source or row.source)
+    found = proposing.build_proposals(content, choices, row.text_source)
     return {one.key: quarantine.pin(one.definition()) for one in found if not one.problem}
 
 
@@ -235,7 +311,10 @@ def apply(row: ImportedDocument, choices: Choices, chosen: Collection[str], tool
     """
 
     def work() -> Result:
-        return _apply(ImportedDocument.objects.get(pk=row.pk), choices, chosen, toolset, by)
+        stored = ImportedDocument.objects.filter(pk=row.pk).first()
+        if stored is None or stored.text != row.text:
+            raise DocumentImportError(str(CHANGED_SINCE))
+        return _apply(stored, choices, chosen, toolset, by)
 
     try:
         result = large_changes.run(work)
@@ -317,13 +396,16 @@ def _create_tool(row: ImportedDocument, proposal: Proposal, toolset: Toolset | N
 
 
 def _save_import(row: ImportedDocument, choices: Choices, toolset: Toolset | None, by: Any) -> None:
-    content = read(row.pending.encode())
+    text = row.text
+    content = read(text.encode())
     info = content.get("info")
     info = info if isinstance(info, dict) else {}
-    row.sha256 = hashlib.sha256(row.pending.encode()).hexdigest()
+    row.sha256 = digest(text)
     row.title = " ".join(plain_text(info.get("title"), 200).split()) or row.title
     row.document_version = plain_text(str(info.get("version", "")), 100)
-    row.source, row.pending, row.pending_source = row.pending_source or row.source, "", ""
+    row.keep(text)
+    row.source, row.pending, row.pending_source, row.pending_at = row.text_source, "", "", None
+    row.draft = False
     row.choices = {
         "server": choices.server,
         "prefix": choices.prefix,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from django import forms
@@ -17,6 +19,7 @@ from unfold.widgets import (
 from catalog.models import Secret, Toolset
 from catalog.openapi import document, security, servers
 from catalog.openapi.proposals import Choices
+from catalog.secrets.entry import NewSecretForm, suggest_name
 from toolhub import egress
 
 
@@ -47,8 +50,21 @@ class SourceForm(forms.Form):
         return cleaned
 
 
+CREATE = "+"
+"""The choice of a secret that is created with the form; it is not the name of one."""
+MAX_NEW_SECRETS = 10
+"""Security schemes for which a secret can be created on the page: their fields add to those of the operations."""
+_NEW_FIELD = re.compile(r"new_[0-9]+-")
+
+
+def asks_for_new_secret(data: Mapping[str, Any]) -> bool:
+    """Return whether what was sent asks for a new secret, or has a value for one."""
+    chosen = (name for name, value in data.items() if name.startswith("secret_") and value == CREATE)
+    return any(True for _name in chosen) or any(_NEW_FIELD.match(name) for name in data)
+
+
 class ChoicesForm(forms.Form):
-    """A form for one document: one choice of secret for each of its security schemes."""
+    """A form for one document: one choice of secret for each of its security schemes, perhaps a new one."""
 
     server = forms.CharField(
         label=_("server"),
@@ -80,24 +96,75 @@ class ChoicesForm(forms.Form):
         ),
     )
 
-    def __init__(self, content: dict[str, Any], source: str, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(
+        self, content: dict[str, Any], source: str, data: Any = None, *, title: str = "", may_create: bool = False
+    ) -> None:
+        """Make the form; `may_create` says whether secrets can be created with it, named after `title` by default."""
+        super().__init__(data)
         known = servers.list_urls(content, source)
         self.fields["server"].initial = next(iter(known), "")
         if len(known) > 1:
-            names = gettext("The document lists these servers: %s.") % ", ".join(known[:10])
-            self.fields["server"].help_text = f"{self.fields['server'].help_text} {names}"
-        secrets = [("", "---------"), *((name, name) for name in Secret.objects.values_list("name", flat=True))]
+            servers_text = gettext("The document lists these servers: %s.") % ", ".join(known[:10])
+            self.fields["server"].help_text = f"{self.fields['server'].help_text} {servers_text}"
+        names = list(Secret.objects.values_list("name", flat=True))
+        known_secrets = [(name, name) for name in names]
         self.schemes: dict[str, str] = {}
-        for number, (name, words) in enumerate(security.schemes(content).items()):
-            self.schemes[f"secret_{number}"] = name
-            self.fields[f"secret_{number}"] = forms.ChoiceField(
-                choices=secrets,
+        self.new_secrets: dict[str, NewSecretForm] = {}
+        for number, (scheme, words) in enumerate(security.schemes(content).items()):
+            field = f"secret_{number}"
+            self.schemes[field] = scheme
+            offered = may_create and number < MAX_NEW_SECRETS
+            if offered:
+                name = suggest_name(f"{title}_{scheme}", names)
+                names.append(name)
+                self.new_secrets[field] = NewSecretForm(data, prefix=f"new_{number}", initial={"name": name})
+            new = [(CREATE, gettext("New secret…"))] if offered else []
+            self.fields[field] = forms.ChoiceField(
+                choices=[("", "---------"), *new, *known_secrets],
                 required=False,
-                label=gettext("secret for %s") % name,
+                label=gettext("secret for %s") % scheme,
                 help_text=words,
                 widget=UnfoldAdminSelectWidget,
             )
+
+    def rows(self) -> Iterator[tuple[forms.BoundField, NewSecretForm | None]]:
+        """Yield each field, and for a choice of secret the form of a new one if it can be created here."""
+        for field in self:
+            yield field, self.new_secrets.get(field.name)
+
+    def is_valid(self) -> bool:
+        """Return whether everything can be used, the secrets to create included."""
+        valid = super().is_valid()
+        wanted = self._wanted()
+        usable = [form.is_valid() for form in wanted]  # every form, so that each shows its errors
+        valid = valid and all(usable)
+        if valid:
+            for form in wanted:
+                form.bind(self.cleaned_data["server"])
+            names = [form.cleaned_data["name"] for form in wanted]
+            for form in wanted:
+                if names.count(form.cleaned_data["name"]) > 1:
+                    form.add_error("name", gettext("Two new secrets have this name. Choose another name for one."))
+            valid = not any(form.errors for form in wanted)
+        if not valid:
+            for form in wanted:
+                form.ask_again()
+        return valid
+
+    def create_secrets(self) -> dict[str, Secret]:
+        """Create the new secrets of a valid form; return them by the field that chose each.
+
+        A secret whose name was taken in the meantime is missing, and its form has the error.
+        """
+        made = {field: form.create() for field, form in self.new_secrets.items() if form in self._wanted()}
+        return {field: secret for field, secret in made.items() if secret is not None}
+
+    def has_name_conflict(self) -> bool:
+        """Return whether a secret could not be created because its name was taken in the meantime."""
+        return any(form.errors for form in self._wanted())
+
+    def _wanted(self) -> list[NewSecretForm]:
+        return [form for field, form in self.new_secrets.items() if self.data.get(field) == CREATE]
 
     def clean_server(self) -> str:
         server = str(self.cleaned_data["server"]).rstrip("/")
@@ -133,6 +200,10 @@ class ChoicesForm(forms.Form):
         return Choices(
             server=str(values.get("server") or ""),
             prefix=str(values.get("prefix") or ""),
-            secrets={name: str(values[field]) for field, name in self.schemes.items() if values.get(field)},
+            secrets={
+                name: str(values[field])
+                for field, name in self.schemes.items()
+                if values.get(field) and values[field] != CREATE
+            },
             outputs=bool(values.get("outputs")),
         )

@@ -66,6 +66,8 @@ class Proposal:
     annotations: dict[str, bool] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    missing: security.Missing = None
+    """The security schemes that need a secret first; None where requests have the credentials that they need."""
     problem: str = ""
     """The reason why it cannot be imported; "" when it can."""
     over_limit: bool = False
@@ -165,7 +167,7 @@ def _fill(
         if not choices.outputs:
             proposal.output_schema = None
     settings |= answer
-    security.add(settings, document, references, operation, choices.secrets, proposal.notes)
+    proposal.missing = security.add(settings, document, references, operation, choices.secrets, proposal.notes)
     problem = runner_settings("http_api", settings)
     if problem:
         raise OperationError(_("The settings of the tool: %(why)s.") % {"why": next(iter(problem.values()))})

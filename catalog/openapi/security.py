@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.utils.functional import Promise
@@ -12,6 +12,8 @@ from django.utils.translation import gettext_lazy
 from catalog.openapi.references import OperationError, References
 from catalog.openapi.schemas import plain_text
 
+Missing = tuple[tuple[str, ...], ...] | None
+"""Alternatives of security schemes, one of which an operation needs and has no secrets for."""
 PLACE_TEXTS: dict[str, Promise] = {
     "static_headers": gettext_lazy("%(kind)s in the header %(name)s"),
     "static_query": gettext_lazy("%(kind)s in the query parameter %(name)s"),
@@ -59,12 +61,15 @@ def add(
     operation: dict[str, Any],
     chosen: Mapping[str, str],
     notes: list[str],
-) -> None:
-    """Add the secrets of the first alternative whose schemes all have one; add a note when there is none."""
+) -> Missing:
+    """Add the secrets of the first alternative whose schemes all have one; add a note when there is none.
+
+    Return the alternatives that secrets could serve when the operation needs credentials and gets none, otherwise None.
+    """
     wanted = operation.get("security", document.get("security"))
     alternatives = [found for found in wanted if isinstance(found, dict)] if isinstance(wanted, list) else []
     if not alternatives:
-        return
+        return None
     components = document.get("components")
     listed = components.get("securitySchemes") if isinstance(components, dict) else None
     known = listed if isinstance(listed, dict) else {}
@@ -76,7 +81,29 @@ def add(
                 continue
             for place, key, reference in placed:
                 settings.setdefault(place, {})[key] = reference
-            return
-    if {} not in alternatives:
-        names = " / ".join(" + ".join(alternative) for alternative in alternatives)
-        notes.append(_("This operation needs %(names)s. Choose a secret for it.") % {"names": plain_text(names, 300)})
+            return None
+    if {} in alternatives:
+        return None
+    names = join_alternatives(tuple(map(tuple, alternatives)))
+    possible = tuple(tuple(one) for one in alternatives if all(_is_usable(known.get(name), references) for name in one))
+    if possible:
+        notes.append(_("This operation needs %(names)s. Choose a secret for it.") % {"names": names})
+    else:
+        notes.append(_("This operation needs %(names)s, which a secret cannot serve.") % {"names": names})
+    return possible
+
+
+def join_alternatives(alternatives: Iterable[Iterable[str]]) -> str:
+    """Return alternatives of security schemes as one text, such as "key / user + password"."""
+    return plain_text(" / ".join(" + ".join(alternative) for alternative in alternatives), 300)
+
+
+def _is_usable(scheme: Any, references: References) -> bool:
+    """Return whether a secret can serve this scheme of the document."""
+    if not isinstance(scheme, dict):
+        return False
+    try:
+        _place_secret(references.resolve(scheme), "x")
+    except OperationError:
+        return False
+    return True

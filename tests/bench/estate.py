@@ -13,12 +13,22 @@ import json
 import random
 import time
 import uuid
+import zlib
 from collections import Counter
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
 BATCH_ROWS = 2_000
+
+
+def describe_api(number: int) -> str:
+    """Return an OpenAPI document of fifty operations."""
+    paths = {f"/things{place}": {"get": {"operationId": f"api{number}_{place}"}} for place in range(50)}
+    content = {"openapi": "3.1.0", "info": {"title": f"API {number}"}, "servers": [{"url": "https://api.example.com"}]}
+    return json.dumps(content | {"paths": paths})
+
+
 WORDS = (
     "invoice", "customer", "quarter", "weather", "forecast", "budget", "shipment", "report", "contract", "meeting",
     "summary", "draft",
@@ -465,7 +475,11 @@ def _make_other_rows(tools: list[Any], people: list[Any], all_tools: int, all_us
         ImportedDocument,
         (
             ImportedDocument(
-                name=f"document {number}", title=f"API {number}", source=f"api{number}.json", imported_at=now
+                name=f"document {number}",
+                title=f"API {number}",
+                source=f"api{number}.json",
+                imported_at=now,
+                kept=zlib.compress(describe_api(number).encode()),
             )
             for number in numbers[::200]
         ),

@@ -177,6 +177,7 @@ SPECIAL: dict[str, Any] = {
     "catalog.Upstream.new_tools": KEEP,
     "catalog.ImportedDocument.choices": KEEP,
     "catalog.ImportedDocument.pending": json.dumps(DOCUMENT),
+    "catalog.ImportedDocument.kept": KEEP,
     # Written by the server about itself, whatever clients and tools say.
     **{f"audit.Checkpoint.{name}": PIECES[0] for name in ("heads", "previous", "hash", "signature")},
     "audit.Checkpoint.key": SHORT_ATTACK,

@@ -232,6 +232,38 @@ def test_each_runner_has_its_form_and_errors_appear_at_their_field(hub: Hub, edi
     assert hub.call(editor_seed.tool, name="call_api")["settings"] == wanted
 
 
+def test_a_secret_is_added_beside_its_setting_and_chosen_there(hub: Hub, editor: Any) -> None:
+    page = editor(ADD)
+    page.select_option("#id_runner", "http_api")
+    page.fill("#id_name", "ask_shop")
+    page.fill("#id_description", "Ask the shop. Use it to look something up. Changes nothing.")
+    page.fill("[data-step=url] input", "https://shop.example/")
+    headers = page.locator("[data-step=static_headers]")
+    for name in ("Authorization", "X-Other"):
+        headers.locator("button:has-text('Add')").last.click()
+        page.keyboard.type(name)
+        headers.locator(".tool-either > select").last.select_option(label="a secret")
+    first, second = headers.locator("[data-step=secret] select").all()
+    headers.get_by_role("button", name="New secret").first.focus()
+    with page.expect_popup() as opened:
+        page.keyboard.press("Enter")
+    popup = opened.value
+    popup.fill("#id_name", "shop_key")
+    popup.fill("#id_new_value", "a long secret value")
+    with popup.expect_event("close"):
+        popup.click("button[name=_save]")
+    page.wait_for_function("document.activeElement.value === 'shop_key'")
+    assert first.input_value() == "shop_key" and second.input_value() == ""
+    second.select_option("shop_key")
+    assert page.input_value("#id_name") == "ask_shop"
+    wanted = {name: {"secret": "shop_key"} for name in ("Authorization", "X-Other")}
+    assert json.loads(page.input_value("#id_settings"))["static_headers"] == wanted
+    page.wait_for_selector(READY)
+    page.click("button[name=_save]")
+    page.wait_for_url("**/admin/catalog/tool/")
+    assert hub.call(editor_seed.tool, name="ask_shop")["settings"]["static_headers"] == wanted
+
+
 def test_hostile_texts_do_nothing_in_the_editor(hub: Hub, editor: Any) -> None:
     page = editor(f"/admin/catalog/tool/{hub.seeded['hostile']}/change/")
     tab(page, "Parameters")

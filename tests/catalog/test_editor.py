@@ -437,3 +437,16 @@ def test_a_chinese_browser_reads_no_english_about_settings_that_are_wrong(
     assert looked and chinese in " ".join(refused)
     assert [said for said in [*looked, *refused] if re.search("[A-Za-z]{2,} [a-z]{2,}", said)] == []
     assert not Tool.objects.exists()
+
+
+# --- secrets and the installation ------------------------------------------------------------------------------------
+
+
+def test_only_users_who_may_add_secrets_get_the_address_of_the_page_that_adds_one(browser: Client, alice: User) -> None:
+    def read(client: Client) -> str:
+        return str(read_editor_data(client.get(reverse("admin:catalog_tool_add")))["newSecret"])
+
+    assert read(browser) == f"{reverse('admin:catalog_secret_add')}?_popup=1"
+    assert read(sign_in_with(alice, "add_tool", "view_secret", "change_secret", "use_secret")) == ""
+    assert Client().get(f"{reverse('admin:catalog_secret_add')}?_popup=1").status_code == 302
+    assert sign_in_with(alice, "add_tool").get(f"{reverse('admin:catalog_secret_add')}?_popup=1").status_code == 403

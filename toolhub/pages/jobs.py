@@ -27,6 +27,7 @@ TRANSLATED_NAMES = frozenset(
         gettext_noop("Send mail"),
         gettext_noop("Return free memory"),
         gettext_noop("Remove expired sign-ins"),
+        gettext_noop("Remove expired previews"),
         gettext_noop("Check sign-ins with identity providers"),
     }
 )

@@ -11,6 +11,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import messages
+from django.contrib.admin.options import IS_POPUP_VAR
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import QuerySet
@@ -160,8 +161,16 @@ class EditorAdmin(HistoryAdmin):
             "unsaved": obj is not None and bool(obj.__dict__.get("_advised")),
             "kinds": runner_forms.describe_forms(),
             "secrets": runner_forms.list_secret_names(),
+            "newSecret": self._new_secret_url(request),
         }
         return {"data": json.dumps(data)}
+
+    @staticmethod
+    def _new_secret_url(request: HttpRequest) -> str:
+        """Return the address of the pop-up that adds a secret; empty for users who may not."""
+        if not request.user.has_perm("catalog.add_secret"):
+            return ""
+        return f"{reverse('admin:catalog_secret_add')}?{IS_POPUP_VAR}=1"
 
     def _may_edit(self, request: HttpRequest, obj: Tool | None) -> bool:
         if obj is None:

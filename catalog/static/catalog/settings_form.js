@@ -3,6 +3,7 @@
 
 import { Digits, digits, equal, from, NotJson, parse, write } from "./json_text.js";
 import { area, button, fresh, input, make, select } from "./page_parts.js";
+import { openPopup } from "./popup.js";
 
 // Whether the control of a field can show a value without losing any of it.
 function fits(field, value) {
@@ -39,7 +40,9 @@ function empty(field) {
 
 export class SettingsForm {
   // kinds: {kind: {name, about, fields, main, names, fill}}
-  constructor(textarea, { kinds, secrets }) {
+  // newSecret: the address of the page that adds a secret, "" for those who may not.
+  constructor(textarea, { kinds, secrets, newSecret }) {
+    this.newSecret = newSecret;
     this.textarea = textarea;
     this.kinds = kinds;
     this.secrets = secrets;
@@ -169,7 +172,25 @@ export class SettingsForm {
     if (value && !names.includes(value)) options.push([value, value]);
     const element = select(options, value ?? "", { id });
     element.addEventListener("change", () => set(element.value || undefined));
-    return { element, id };
+    if (names !== this.secrets || !this.newSecret) return { element, id };
+    element.dataset.secrets = "";
+    return { element: make("div", { class: "tool-secret" }, element, this.adder(element)), id };
+  }
+
+  // The button that adds a secret in a window of its own and chooses it here. The form stays as it is.
+  adder(element) {
+    const done = (name) => {
+      if (!this.secrets.includes(name)) this.secrets.push(name);
+      for (const one of this.body.querySelectorAll("[data-secrets]")) {
+        if (![...one.options].some((option) => option.value === name)) one.append(make("option", { value: name }, name));
+        one.options[0].textContent = gettext("Choose…");
+      }
+      if (!element.isConnected) return; // drawn again meanwhile: what it would set is out of date
+      element.value = name;
+      element.dispatchEvent(new Event("change", { bubbles: true }));
+      element.focus();
+    };
+    return button(gettext("New secret"), "add", () => openPopup(this.newSecret, done), { "aria-haspopup": "dialog" });
   }
 
   number(field, value, set) {
