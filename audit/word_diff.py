@@ -36,6 +36,24 @@ _PART = re.compile(r"[^\n.!?。！？;；]*(?:[\n.!?。！？;；]+|$)", re.DOTA
 _BLANKS = re.compile(r"[ \t\n↵]{2,}")
 
 
+MAX_PAGE_COMPARISONS: Final = 3_000_000
+"""Maximum pairs of words that one page compares: about a second for hostile texts."""
+
+
+@dataclass(slots=True)
+class Budget:
+    """The comparisons that a page has left; beyond it, changed texts are shown as a whole."""
+
+    remaining: int = MAX_PAGE_COMPARISONS
+
+    def take(self, one: int, other: int) -> bool:
+        """Return whether lists of these lengths may be compared, and count it."""
+        if one * other > self.remaining:
+            return False
+        self.remaining -= one * other
+        return True
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
     """One stretch of text on the page."""
@@ -58,11 +76,11 @@ class Piece:
         return len(self.text)
 
 
-def pieces(before: str, after: str) -> list[Piece]:
+def pieces(before: str, after: str, budget: Budget | None = None) -> list[Piece]:
     """Return both texts as one list of pieces; an empty list when they are equal."""
     if before == after:
         return []
-    return list(_fold(_limit(_join(_compare(before, after)))))
+    return list(_fold(_limit(_join(_compare(before, after, budget or Budget())))))
 
 
 def show(text: str, kind: str = SAME) -> list[Piece]:
@@ -77,7 +95,7 @@ Change = tuple[str, str, str]
 """(kind, text before, text after); both are the same for SAME."""
 
 
-def _compare(before: str, after: str) -> Iterator[Change]:
+def _compare(before: str, after: str, budget: Budget) -> Iterator[Change]:
     start = _count_common(before, after)
     end = _count_common(before[start:][::-1], after[start:][::-1])
     yield SAME, before[:start], ""
@@ -85,7 +103,7 @@ def _compare(before: str, after: str) -> Iterator[Change]:
     if max(len(old), len(new)) > MAX_PAGE_CHARACTERS:
         yield NEW, old, new  # More than a page shows: matching would only take time.
     else:
-        yield from _compare_middle(_TOKEN.findall(old), _TOKEN.findall(new))
+        yield from _compare_middle(_TOKEN.findall(old), _TOKEN.findall(new), budget)
     yield SAME, before[len(before) - end :] if end else "", ""
 
 
@@ -106,34 +124,31 @@ def _count_common(before: str, after: str) -> int:
     return low
 
 
-def _compare_middle(a: list[str], b: list[str]) -> Iterator[Change]:
-    if max(len(a), len(b)) <= MAX_COMPARED_WORDS:
-        yield from _match(a, b, None)
+def _compare_middle(a: list[str], b: list[str], budget: Budget) -> Iterator[Change]:
+    if max(len(a), len(b)) <= MAX_COMPARED_WORDS and budget.take(len(a), len(b)):
+        yield from _match(a, b)
         return
     parts_a, parts_b = _split_parts(a), _split_parts(b)
-    if max(len(parts_a), len(parts_b)) <= MAX_COMPARED_PARTS:
-        yield from _match(parts_a, parts_b, MAX_COMPARED_WORDS)
-    else:
+    if max(len(parts_a), len(parts_b)) > MAX_COMPARED_PARTS or not budget.take(len(parts_a), len(parts_b)):
         yield NEW, "".join(a), "".join(b)
+        return
+    for kind, old, new in _match(parts_a, parts_b):
+        words_a, words_b = _TOKEN.findall(old), _TOKEN.findall(new)
+        small = max(len(words_a), len(words_b)) <= MAX_COMPARED_WORDS
+        if kind != SAME and old and new and small and budget.take(len(words_a), len(words_b)):
+            yield from _match(words_a, words_b)
+        else:
+            yield kind, old, new
 
 
 def _split_parts(tokens: list[str]) -> list[str]:
     return [part for part in _PART.findall("".join(tokens)) if part]
 
 
-def _match(a: list[str], b: list[str], words: int | None) -> Iterator[Change]:
-    """Yield the changes between two lists; with `words`, replaced parts of at most so many words are matched again."""
+def _match(a: list[str], b: list[str]) -> Iterator[Change]:
     for kind, a0, a1, b0, b1 in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
         old, new = "".join(a[a0:a1]), "".join(b[b0:b1])
-        if kind == "equal":
-            yield SAME, old, ""
-            continue
-        if words is not None and old and new:
-            inner_a, inner_b = _TOKEN.findall(old), _TOKEN.findall(new)
-            if max(len(inner_a), len(inner_b)) <= words:
-                yield from _match(inner_a, inner_b, None)
-                continue
-        yield NEW, old, new
+        yield (SAME, old, "") if kind == "equal" else (NEW, old, new)
 
 
 def _join(changes: Iterable[Change]) -> list[Change]:
@@ -157,21 +172,22 @@ def _is_filler(text: str) -> bool:
 
 
 def _limit(changes: list[Change]) -> Iterator[Change]:
-    """Yield changes of at most MAX_PAGE_CHARACTERS, and then CUT with the number of the others in place of a text."""
-    remaining, left_out = MAX_PAGE_CHARACTERS, 0
+    """Yield changes of at most MAX_PAGE_CHARACTERS on each side, and CUT with the number of the others in their place.
+
+    Each side has its own maximum: a long text that is gone must not take the place of the one that is new.
+    """
+    remaining_old = remaining_new = MAX_PAGE_CHARACTERS
     for kind, old, new in changes:
         if kind == SAME:
             yield kind, old, new
             continue
-        shown_old = old[:remaining]
-        shown_new = new[: remaining - len(shown_old)]
+        shown_old, shown_new = old[:remaining_old], new[:remaining_new]
         if shown_old or shown_new:
             yield kind, shown_old, shown_new
-        size = len(old) + len(new)
-        left_out += size - len(shown_old) - len(shown_new)
-        remaining = max(0, remaining - size)
-    if left_out:
-        yield CUT, str(left_out), ""
+        remaining_old -= len(shown_old)
+        remaining_new -= len(shown_new)
+        if missing := len(old) - len(shown_old) + len(new) - len(shown_new):
+            yield CUT, str(missing), ""
 
 
 def _fold(found: Iterable[Change]) -> Iterator[Piece]:
@@ -182,7 +198,7 @@ def _fold(found: Iterable[Change]) -> Iterator[Piece]:
             yield Piece(CUT, old)
         elif kind == NEW:
             # Two spellings of the same text look alike: every character that could make the difference is named.
-            alike = unicodedata.normalize("NFKC", old) == unicodedata.normalize("NFKC", new)
+            alike = lookalikes.look_alike(old, new)
             yield from _mark(GONE, old, everything=alike)
             yield from _mark(NEW, new, everything=alike)
         else:

@@ -329,12 +329,17 @@ def _lock(item: CatalogueItem) -> CatalogueItem:
     return row
 
 
+def require_unchanged(item: CatalogueItem, reviewed: str) -> None:
+    """Raise StaleReview when nothing waits for review, or another proposal than `reviewed` (see `fingerprint`)."""
+    if not needs_review(item):
+        raise StaleReview(_("This no longer needs review."))
+    if reviewed and reviewed != fingerprint(item):
+        raise StaleReview(_("The definition changed again after you opened the page. Review it again."))
+
+
 def _lock_reviewed(item: CatalogueItem, reviewed: str) -> CatalogueItem:
     row = _lock(item)
-    if not needs_review(row):
-        raise StaleReview(_("This no longer needs review."))
-    if reviewed and reviewed != fingerprint(row):
-        raise StaleReview(_("The definition changed again after you opened the page. Review it again."))
+    require_unchanged(row, reviewed)
     return row
 
 

@@ -13,6 +13,7 @@ CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
 EMPTY_LOOKING_CHARACTERS = (
     "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uffa0"  # fillers, joiners, selectors, the blank of Braille
     "\ufe00-\ufe0f\U000e0100-\U000e01ef"  # variation selectors: whole sentences have been hidden in them
+    "\U0001d159"  # a note of music without a head
 )
 MISLEADING_CHARACTERS = (
     "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufff9-\ufffb\U000e0000-\U000e007f"

@@ -16,13 +16,14 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from unfold.decorators import display
 
-from audit import local_time
+from audit import local_time, word_diff
 from catalog import quarantine
 from catalog.models import Tool, secret_flows
 from catalog.models.base import CatalogueItem
 from catalog.reviews import changes, queue, risks
 from catalog.reviews.review_texts import LABELS, LEVELS, describe_risk, name_path
 from catalog.runners import registry
+from catalog.templatetags.catalog_definitions import compare_words
 from toolhub.invisible import show
 
 
@@ -133,15 +134,16 @@ class QuarantineAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def _decide(self, request: HttpRequest, item: CatalogueItem) -> str:
         """Do what the form says; return the address of the page that comes next."""
-        by, reviewed = request.user.get_username(), request.POST.get("seen", "nothing")
+        by, reviewed = request.user.get_username(), request.POST.get("seen") or "nothing"
         here = self._review_url(item.pk)
         following = queue.find_place(item).after
         name = show(str(item))
         try:
             match request.POST.get("decision"):
                 case "approve":
-                    seen_now = reviewed == quarantine.fingerprint(item)
-                    if seen_now and request.POST.get("read") != "yes" and risks.is_dangerous(risks.find_risks(item)):
+                    # `approve` takes exactly this definition or none, so that the warnings are about what it serves.
+                    quarantine.require_unchanged(item, reviewed)
+                    if request.POST.get("read") != "yes" and risks.is_dangerous(risks.find_risks(item)):
                         messages.error(request, gettext("Read the warnings first, and confirm it below them."))
                         return here
                     edited_by_hand = quarantine.approve(item, by, reviewed)
@@ -201,7 +203,7 @@ def describe_refusal(error: Exception) -> str:
     if isinstance(error, quarantine.StaleReview):
         return str(error)
     if isinstance(error, ValidationError):
-        if error.code == queue.DANGEROUS:
+        if getattr(error, "code", "") == queue.DANGEROUS:  # an error about several fields has no code
             return gettext("It has dangerous changes. Open and review it alone.")
         return gettext("Cannot approve this: %s") % " ".join(error.messages)
     return gettext("You may not save where its settings send secrets. Ask someone who may use secrets.")
@@ -223,6 +225,10 @@ def present_review(item: CatalogueItem) -> dict[str, Any]:
                 "change": change,
             }
         )
+    budget = word_diff.Budget()
+    for shown in members.values():
+        for one in shown:
+            one["pieces"] = compare_words(one["change"], budget)
     ordered = sorted(members, key=lambda member: -worst.get(member, 0))
     proposed = quarantine.proposal(item) or {}
     return {

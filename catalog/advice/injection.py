@@ -8,11 +8,12 @@ Chinese counterparts; none of them matches advice such as "before this tool, cal
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 from catalog.advice.suggestions import Suggestion
-from toolhub import invisible
+from toolhub import invisible, lookalikes
 
 MAX_TEXTS = 2_000
 MAX_FOUND = 5
@@ -29,7 +30,8 @@ _ENGLISH = (
     r"\b(previous|prior|earlier|above|other|system|all|any|your|those)\b.{0,20}\b(instructions?|rules?|prompts?|messages?|guidelines?|guardrails?|tools?)\b",
     rf"\b(do not|don't|never|must not|without)\s+(tell|inform|mention|reveal|show|ask|notify|alert|warn|disclos)\w*\b"
     rf".{{0,40}}\b{_PERSON}\b",
-    r"<\s*/?\s*(important|system|instructions?|secret|hidden|admin|critical)\s*>|\[(system|inst)\]|\bsystem prompt\b",
+    r"<\s*+/?\s*+(important|system|instructions?|secret|hidden|admin|critical)\s*+>",
+    r"\[(system|inst)\]|\bsystem prompt\b",
     rf"\b(read|open|cat|load|include|send|pass|copy|paste|append|attach|upload|forward|provide|put)\b.{{0,60}}{_PRIVATE}",
     r"\b(always|also|must|secretly|silently|quietly)\b.{0,30}\b(send|forward|post|upload|bcc|cc|copy|mail)\b.{0,60}"
     r"(https?://|\S{1,64}@\w)",
@@ -66,6 +68,20 @@ def find_steering(text: str) -> list[str]:
             found.append(" ".join(match[0].split())[:MAX_SHOWN_CHARACTERS])
     # One passage may match several patterns: the longest says it best.
     return [one for one in found if not any(one != other and one in other for other in found)]
+
+
+def count_steering(text: str) -> Counter[str]:
+    """Return how often each such passage occurs, also where letters only look like those of its words."""
+    plain = invisible.remove(text)
+    folded = lookalikes.fold(plain)
+    found: Counter[str] = Counter()
+    for pattern in _PATTERNS:
+        here = Counter(" ".join(match[0].split())[:MAX_SHOWN_CHARACTERS] for match in pattern.finditer(plain))
+        if folded != plain:
+            # A passage in honest letters is found in both.
+            here |= Counter(" ".join(match[0].split())[:MAX_SHOWN_CHARACTERS] for match in pattern.finditer(folded))
+        found += here
+    return found
 
 
 def check_texts(fields: dict[str, Any]) -> Iterator[Suggestion]:

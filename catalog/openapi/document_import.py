@@ -290,8 +290,11 @@ def _compare_row(proposal: Proposal, tool: Tool, earlier: str) -> Row:
     if quarantine.pin(proposal.definition()) == tool.pinned:
         state = SAME if tool.quarantined_since is None else WAITING
         return Row(proposal.key, state, proposal, tool)
-    shown = compare(quarantine.approved(tool), quarantine.pinned_members(proposal.definition()))
-    state = ADJUSTED if earlier == tool.pinned and tool.quarantined_since is None else CHANGED
+    definition = quarantine.pinned_members(proposal.definition())
+    shown = compare(quarantine.approved(tool), definition)
+    # Texts of the document that earlier choices left out, such as schemas of results, were never approved.
+    ours = all(change.member == "settings" or change.member not in definition for change in shown)
+    state = ADJUSTED if ours and earlier == tool.pinned and tool.quarantined_since is None else CHANGED
     return Row(proposal.key, state, proposal, tool, shown)
 
 
@@ -344,10 +347,10 @@ def _apply(
             usable = line.proposal is not None and not line.proposal.problem
             if quarantine.propose(line.tool, line.proposal.definition() if usable and line.proposal else None):
                 result.quarantined.append(line.tool)
-    if toolset is not None and toolset.name != row.choices.get("toolset", "") and may_change:
-        result.added = _join_toolset(
-            toolset, [line.tool for line in found if line.tool is not None and line.state != GONE]
-        )
+    earlier = str(row.choices.get("toolset", ""))
+    if toolset is not None and toolset.name != earlier and may_change:
+        served = [line.tool for line in found if line.tool is not None and line.state in (SAME, ADJUSTED)]
+        result.added = _join_toolset(toolset, served, earlier)
     _save_import(row, choices, toolset, by)
     log.record(
         "imported",
@@ -373,10 +376,15 @@ def _adjust(tool: Tool, proposal: Proposal) -> None:
         raise DocumentImportError(f"{proposal.key}: {' '.join(error.messages)}") from None
 
 
-def _join_toolset(toolset: Toolset, tools: list[Tool]) -> list[Tool]:
-    """Add tools to a toolset; return those that were not in it."""
-    there = set(toolset.tools.filter(pk__in=[tool.pk for tool in tools]).values_list("pk", flat=True))
-    missing = [tool for tool in tools if tool.pk not in there]
+def _join_toolset(toolset: Toolset, tools: list[Tool], earlier: str) -> list[Tool]:
+    """Add tools to a toolset; return those that were not in it.
+
+    A tool that somebody took out of the earlier toolset, or switched off, stays as it is.
+    """
+    rows = Tool.objects.filter(pk__in=[tool.pk for tool in tools], enabled=True, quarantined_since=None)
+    if earlier:
+        rows = rows.filter(toolsets__name=earlier)
+    missing = list(rows.exclude(toolsets=toolset).order_by("pk"))
     for tool in missing:
         tool.toolsets.add(toolset)
     return missing

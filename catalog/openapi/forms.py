@@ -85,7 +85,10 @@ class ChoicesForm(forms.Form):
         label=_("toolset"),
         required=False,
         widget=UnfoldAdminSelectWidget,
-        help_text=_("Toolset for new tools."),
+        help_text=_(
+            "New tools join this toolset. If it is another one than at the last import, existing tools still in "
+            "the earlier one join it, too."
+        ),
     )
     outputs = forms.BooleanField(
         required=False,

@@ -56,6 +56,49 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class NewText:
+    """A text that is new in a definition, or that was another one: a value, or the key of one."""
+
+    member: str
+    path: Path
+    """Where it is; for a key, the path ends with it."""
+    before: str
+    """The earlier text; empty for a new one."""
+    after: str
+    is_key: bool = False
+
+
+def find_texts(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[NewText]:
+    """Yield every text that a change brings in, however deep it is in a new value, and every new key."""
+    for member in ALL_MEMBERS:
+        old, new = before.get(member), after.get(member)
+        if quarantine.are_equal(old, new):
+            continue
+        for path, one, other in _differences(*_top(old, new)):
+            if path and one is _ABSENT:
+                yield NewText(member, path, "", path[-1], is_key=True)
+            if isinstance(other, str):
+                yield NewText(member, path, one if isinstance(one, str) else "", other)
+            else:
+                yield from _texts_in(member, path, other)
+
+
+def _texts_in(member: str, path: Path, value: Any) -> Iterator[NewText]:
+    """Yield the texts and keys within a value that is new."""
+    waiting: list[tuple[Path, Any]] = [(path, value)]
+    while waiting:
+        here, found = waiting.pop()
+        if isinstance(found, dict):
+            for key, inner in found.items():
+                yield NewText(member, (*here, str(key)), "", str(key), is_key=True)
+                waiting.append(((*here, str(key)), inner))
+        elif isinstance(found, list):
+            waiting += [((*here, str(number)), inner) for number, inner in enumerate(found)]
+        elif isinstance(found, str):
+            yield NewText(member, here, "", found)
+
+
 _ABSENT: Final = object()
 Difference = tuple[Path, Any, Any]
 

@@ -13,7 +13,8 @@ from catalog.reviews.changes import Path
 from catalog.reviews.risks import HIGH, MEDIUM, Risk
 from toolhub import invisible
 
-MAX_NAME_CHARACTERS = 80
+MAX_PLACE_CHARACTERS = 120
+"""A place in a sentence is cut; the page shows it whole beside the change."""
 
 LABELS: Mapping[str, str | Promise] = {
     "name": gettext_lazy("Name at its source"),
@@ -45,20 +46,21 @@ SENTENCES: Mapping[str, str | Promise] = {
     "lookalike": gettext_lazy(
         "%(where)s has letters of another script that look like Latin ones: %(words)s. They can imitate a known name."
     ),
+    "marks": gettext_lazy("%(where)s has letters with many marks, which cover the lines around them."),
+    "long_name": gettext_lazy("“%(name)s” is too long for a name. It may be an instruction. Read all of it below."),
     "alike": gettext_lazy("%(where)s looks the same as before, but has other characters."),
     "blanks": gettext_lazy(
         "%(where)s has a long run of blanks before more text. It pushes this text out of sight in most clients."
     ),
     "too_long": gettext_lazy(
-        "%(where)s has %(number)s characters, too many to search for dangerous text. Download both versions and read "
-        "them."
+        "There is too much new text to search for dangers. From %(where)s on, it was not searched. Read all of it."
     ),
     "secret_sent": gettext_lazy("The secret %(secret)s would now be sent to %(destination)s."),
     "host": gettext_lazy("Requests would now go to %(after)s instead of %(before)s."),
     "method": gettext_lazy("Requests would now use %(after)s instead of %(before)s."),
     "settings": gettext_lazy("What the tool requests changed."),
     "parameter_confidential": gettext_lazy(
-        "The new parameter “%(name)s” asks the model for something confidential. A model fills in what it knows."
+        "New parameters ask the model for something confidential: %(names)s. A model fills in what it knows."
     ),
     "parameter_new": gettext_lazy("“%(name)s” is a new parameter. Models fill it in from the conversation."),
     "parameter_gone": gettext_lazy("The parameter “%(name)s” is gone. Calls that pass it may fail."),
@@ -86,10 +88,11 @@ def describe_risk(risk: Risk) -> str:
 
 def describe_place(member: str, path: Path = ()) -> str:
     """Return where in a definition a value is, as in "Input schema › city › description"."""
-    return " › ".join((str(LABELS.get(member, member)), *name_path(path)))
+    place = " › ".join((str(LABELS.get(member, member)), *name_path(path)))
+    return place if len(place) <= MAX_PLACE_CHARACTERS else f"{place[:MAX_PLACE_CHARACTERS]}…"
 
 
 def name_path(path: Path) -> list[str]:
     """Return the parts of a path for people: a parameter by its name, without the schema's words around it."""
     words = [name for number, name in enumerate(path) if name != "properties" or (number and path[number - 1] == name)]
-    return [invisible.show(name)[:MAX_NAME_CHARACTERS] if name != "items" else _("each item") for name in words]
+    return [invisible.show(name) if name != "items" else _("each item") for name in words]

@@ -7,7 +7,7 @@ that no reader sees, data that now goes elsewhere. An approved definition that h
 from __future__ import annotations
 
 import re
-import unicodedata
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,19 +19,27 @@ from catalog import quarantine
 from catalog.advice import injection
 from catalog.models import Tool
 from catalog.models.base import CatalogueItem
-from catalog.reviews.changes import Change, Path, find_changes
+from catalog.reviews.changes import Change, NewText, Path, find_changes, find_texts
 from catalog.runners import registry
 from toolhub import invisible, lookalikes
 
 HIGH, MEDIUM, LOW = 3, 2, 1
-MAX_READ_CHARACTERS: Final = 50_000
-"""Maximum characters of one value that are searched for warnings; a longer one is a warning itself."""
+MAX_READ_CHARACTERS: Final = 20_000
+"""Maximum characters of new text in one definition that are searched for warnings; more of it is a warning itself."""
+MAX_READ_TEXTS: Final = 1_000
+MAX_KEY_CHARACTERS: Final = 80
+"""Longer names of parameters and other keys are texts in disguise."""
+MAX_NOTES: Final = 20
+"""Maximum warnings below the highest level; the others would only be in the way."""
 MAX_BLANKS, MAX_EMPTY_LINES = 30, 8
 """Longer runs of blanks before text push it out of sight in most clients."""
 MAX_UNNOTED_GROWTH_CHARACTERS: Final = 500
 MAX_SHOWN_CHARACTERS: Final = 80
 
-_PUSHED_AWAY = re.compile(rf"[^\S\n]{{{MAX_BLANKS},}}(?=\S)|(?:[^\S\n]*\n){{{MAX_EMPTY_LINES},}}(?=\s*\S)")
+# Possessive, so that a long run of blanks with no text behind it is read once.
+_PUSHED_AWAY = re.compile(
+    rf"(?<![^\S\n])[^\S\n]{{{MAX_BLANKS},}}+(?=\S)|(?<!\s)(?:[^\S\n]*+\n){{{MAX_EMPTY_LINES},}}+(?=\s*\S)"
+)
 _LINK = re.compile(
     r"\b(?:https?|wss?|ftp)://[^\s\"'<>)\]]+|\bmailto:\S+|\b[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+", re.IGNORECASE
 )
@@ -63,11 +71,14 @@ def find_risks(item: CatalogueItem) -> list[Risk]:
     if proposed is None:
         return []
     approved = quarantine.approved(item)
-    found = [risk for change in find_changes(item) for risk in _check_change(change)]
+    found = list(_check_texts(approved, proposed))
+    found += [risk for change in find_changes(item) for risk in _check_change(change)]
     if isinstance(item, Tool):
         found += _check_annotations(approved, proposed)
         found += _check_settings(item, approved, proposed)
-    return sorted(found, key=lambda risk: -risk.level)
+    found.sort(key=lambda risk: -risk.level)
+    high = sum(risk.level == HIGH for risk in found)
+    return found[: high + MAX_NOTES]
 
 
 def is_dangerous(found: list[Risk]) -> bool:
@@ -75,23 +86,45 @@ def is_dangerous(found: list[Risk]) -> bool:
     return any(risk.level == HIGH for risk in found)
 
 
+def _check_texts(approved: Mapping[str, Any], proposed: Mapping[str, Any]) -> Iterator[Risk]:
+    """Yield the warnings about every text that is new, as deep as it is; a bounded number of characters."""
+    remaining, texts = MAX_READ_CHARACTERS, 0
+    confidential: list[str] = []
+    for text in find_texts(approved, proposed):
+        texts += 1
+        if len(text.after) > remaining or texts > MAX_READ_TEXTS:
+            yield Risk(HIGH, "too_long", text.member, text.path)
+            break
+        remaining -= len(text.after)
+        if text.member == "blob":
+            continue
+        yield from _check_text(text.member, text.path, text.before, text.after)
+        name = _get_parameter(text)
+        if name and _CONFIDENTIAL.search(lookalikes.fold(invisible.remove(name))):
+            confidential.append(name)
+        if text.is_key and len(text.after) > MAX_KEY_CHARACTERS:
+            yield Risk(HIGH, "long_name", text.member, text.path, {"name": _shorten(text.after)})
+    if confidential:
+        yield Risk(HIGH, "parameter_confidential", "", (), {"names": _shorten(", ".join(confidential))})
+
+
+def _get_parameter(text: NewText) -> str:
+    """Return the name of a parameter that this text gives, at any depth of a schema or among a prompt's arguments."""
+    if text.is_key and _parent(text.path) in ("properties", "patternProperties"):
+        return text.after
+    if text.member == "arguments" and text.path and text.path[-1] == "name" and not text.is_key:
+        return text.after
+    return ""
+
+
 def _check_change(change: Change) -> Iterator[Risk]:
-    member, path = change.member, change.path
-    after = change.after
-    if after is None:
-        if path and _parent(path) == "properties":
-            yield Risk(LOW, "parameter_gone", member, path, {"name": invisible.show(path[-1])})
-        return
-    if member != "blob":
-        yield from _check_text(member, path, change.before or "", after)
+    member, path, after = change.member, change.path, change.after
     parent, name = _parent(path), path[-1] if path else ""
-    if parent == "properties" and change.is_new:
-        shown = invisible.show(name)[:MAX_SHOWN_CHARACTERS]
-        yield from _check_text(member, path, "", name)
-        if _CONFIDENTIAL.search(invisible.remove(name)):
-            yield Risk(HIGH, "parameter_confidential", member, path, {"name": shown})
-        else:
-            yield Risk(MEDIUM, "parameter_new", member, path, {"name": shown})
+    if after is None:
+        if parent == "properties":
+            yield Risk(LOW, "parameter_gone", member, path, {"name": _shorten(name)})
+    elif parent == "properties" and change.is_new:
+        yield Risk(MEDIUM, "parameter_new", member, path, {"name": _shorten(name)})
     elif name == "required":
         yield Risk(MEDIUM, "required_new", member, path, {"names": _shorten(after.replace("\n", ", "))})
     elif name == "default":
@@ -101,19 +134,16 @@ def _check_change(change: Change) -> Iterator[Risk]:
 
 
 def _check_text(member: str, path: Path, before: str, after: str) -> Iterator[Risk]:
-    if len(after) > MAX_READ_CHARACTERS:
-        yield Risk(HIGH, "too_long", member, path, {"number": len(after)})
-        after = after[:MAX_READ_CHARACTERS]
     before = before[:MAX_READ_CHARACTERS]
     if hidden := _find_hidden(before, after):
         names = ", ".join(dict.fromkeys(map(invisible.show, hidden)))
         yield Risk(HIGH, "invisible", member, path, {"number": sum(map(len, hidden)), "names": _shorten(names)})
-    elif before and before != after and _looks_like(before) == _looks_like(after):
+    elif before and before != after and lookalikes.look_alike(" ".join(before.split()), " ".join(after.split())):
         yield Risk(MEDIUM, "alike", member, path)
-    known = set(injection.find_steering(before))
-    for phrase in injection.find_steering(after):
-        if phrase not in known:
-            yield Risk(HIGH, "steering", member, path, {"text": invisible.show(phrase)})
+    if lookalikes.has_many_marks(after) and not lookalikes.has_many_marks(before):
+        yield Risk(HIGH, "marks", member, path)
+    for phrase in injection.count_steering(after) - injection.count_steering(before):
+        yield Risk(HIGH, "steering", member, path, {"text": invisible.show(phrase)})
     if fake := _find_lookalike_words(after) - _find_lookalike_words(before):
         yield Risk(HIGH, "lookalike", member, path, {"words": _shorten(", ".join(sorted(fake)))})
     if _PUSHED_AWAY.search(after) and not _PUSHED_AWAY.search(before):
@@ -135,22 +165,13 @@ def _find_hidden(before: str, after: str) -> list[str]:
     return ["".join(run) for run in found] if any(number > 0 for number in counts.values()) else []
 
 
-def _looks_like(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFKC", text).split())
-
-
 def _find_lookalike_words(text: str) -> set[str]:
     positions = lookalikes.find(text)
-    words = set()
-    for position in positions:
-        start = end = position
-        while start > 0 and text[start - 1].isalnum():
-            start -= 1
-        while end < len(text) and text[end].isalnum():
-            end += 1
-        words.add(text[start:end][:MAX_SHOWN_CHARACTERS])
-        if len(words) > 20:
-            break
+    words: set[str] = set()
+    for word in re.finditer(r"\w+", text) if positions else ():
+        at = bisect_left(positions, word.start())
+        if at < len(positions) and positions[at] < word.end():
+            words.add(word[0][:MAX_SHOWN_CHARACTERS])
     return words
 
 

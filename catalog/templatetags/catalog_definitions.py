@@ -26,11 +26,21 @@ def readable(value: Any) -> str:
     return _readable(value)
 
 
-@register.filter
-def pieces(change: Change) -> list[Piece]:
+def compare_words(change: Change, budget: word_diff.Budget) -> list[Piece]:
     """Return the difference of a change, in words."""
     before, after = change.before or "", change.after or ""
-    return word_diff.pieces(before, after) or word_diff.show(after, word_diff.NEW)
+    return word_diff.pieces(before, after, budget) or word_diff.show(after, word_diff.NEW)
+
+
+@register.simple_tag
+def word_budget() -> word_diff.Budget:
+    """Return what one page may compare."""
+    return word_diff.Budget()
+
+
+@register.filter
+def pieces(change: Change, budget: word_diff.Budget) -> list[Piece]:
+    return compare_words(change, budget)
 
 
 @register.filter

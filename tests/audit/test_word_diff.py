@@ -103,6 +103,26 @@ def test_text_that_is_not_shown_is_counted() -> None:
     assert word_diff.show("x" * (word_diff.MAX_PAGE_CHARACTERS + 7))[-1] == Piece(CUT, "7")
 
 
+def test_a_long_text_that_is_gone_does_not_take_the_place_of_the_new_one() -> None:
+    new = "Keep quiet about it. " * 1_000
+    found = word_diff.pieces("old " * word_diff.MAX_PAGE_CHARACTERS, new)
+    assert join(found, NEW).replace(" ", "") == new.replace(" ", "")
+    assert [piece.kind for piece in found if piece.kind != SAME] == [GONE, NEW, CUT]
+
+
+def test_many_marks_on_one_letter_take_no_time_and_stay_a_change() -> None:
+    found = word_diff.pieces("a" + "\u0301" * 30_000, "a" + "\u0316\u0301" * 15_000)
+    assert {piece.kind for piece in found} >= {GONE, NEW}
+
+
+def test_a_page_compares_a_bounded_number_of_words() -> None:
+    budget = word_diff.Budget(100)
+    assert len(word_diff.pieces("a b c", "a x c", budget)) == 4
+    assert budget.remaining == 99
+    found = word_diff.pieces("one two three four five six seven", "1 2 3 4 5 6 7 8 9", budget)
+    assert [piece.kind for piece in found] == [GONE, NEW], "shown as a whole"
+
+
 def test_a_change_after_a_change_that_fills_the_page_is_counted_too() -> None:
     found = word_diff.pieces("a. b", f"{'x ' * word_diff.MAX_PAGE_CHARACTERS}a. c")
     assert any(piece.kind == CUT and piece.number > 0 for piece in found)
@@ -136,4 +156,4 @@ def test_hostile_texts_are_compared_in_bounded_pieces() -> None:
     source = random.Random(1)
     one, other = (" ".join(source.choices("ab", k=100_000)) for _ in range(2))
     found = word_diff.pieces(one, other)
-    assert [piece.kind for piece in found if piece.kind != SAME] == [GONE, CUT]
+    assert [piece.kind for piece in found if piece.kind != SAME] == [GONE, NEW, CUT]

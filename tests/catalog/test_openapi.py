@@ -477,6 +477,40 @@ def test_a_tool_that_was_taken_out_of_the_toolset_does_not_come_back_with_the_sa
 
 
 @pytest.mark.django_db
+def test_only_tools_that_were_left_as_imported_join_another_toolset(browser: Client) -> None:
+    first, second = Toolset.objects.create(name="First"), Toolset.objects.create(name="Second")
+    row, form = import_pet(browser, toolset=str(first.pk))
+    tool = Tool.objects.get(name="getPetById")
+    tool.toolsets.clear()
+    browser.post(preview_path(row), {**form, "toolset": second.pk})
+    assert not tool.toolsets.exists(), "somebody took it out"
+    tool.toolsets.add(second)
+    tool.enabled = False
+    tool.save()
+    upload(browser, load("petstore.json"), url=reverse("admin:catalog_importeddocument_again", args=[row.pk]))
+    browser.post(preview_path(row), {**form, "toolset": first.pk})
+    assert list(tool.toolsets.all()) == [second], "somebody switched it off"
+
+
+@pytest.mark.django_db
+def test_a_schema_that_earlier_choices_left_out_waits_for_review(browser: Client) -> None:
+    row, form = import_pet(browser, outputs="")
+    assert Tool.objects.get(name="getPetById").output_schema is None
+    browser.post(preview_path(row), {**form, "outputs": "on"})
+    tool = Tool.objects.get(name="getPetById")
+    assert quarantine.needs_review(tool) and tool.output_schema is None
+
+
+@pytest.mark.django_db
+def test_schemas_of_results_are_left_out_at_once(browser: Client) -> None:
+    row, form = import_pet(browser)
+    assert Tool.objects.get(name="getPetById").output_schema is not None
+    browser.post(preview_path(row), {**form, "outputs": ""})
+    tool = Tool.objects.get(name="getPetById")
+    assert tool.quarantined_since is None and tool.output_schema is None
+
+
+@pytest.mark.django_db
 def test_choices_of_who_may_not_change_tools_wait_for_review(browser: Client) -> None:
     row, form = import_pet(browser)
     importer = User.objects.create_user("ida", is_staff=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
@@ -24,11 +25,14 @@ from catalog.models import ReviewDecision
 from catalog.models.base import CatalogueItem
 from catalog.reviews import changes, queue, risks
 from catalog.reviews.review_texts import LABELS, describe_risk
+from catalog.reviews.risks import Risk
 from toolhub import invisible
 from toolhub.pages.lists import adjacent_pages
 from toolhub.pages.staff import page, staff_page
 
 PER_PAGE = 25
+MAX_SEARCH_SECONDS = 1.5
+"""Maximum time for warnings on one page of the list: a hostile definition takes up to half a second."""
 MAX_NAMED = 5
 """Maximum items of one click that are named one by one."""
 RECENT = timedelta(days=7)
@@ -57,7 +61,7 @@ def review(request: HttpRequest) -> HttpResponse:
         "counts": [(name, _label(name), len(all_entries[name]), _address(name, source)) for name in STATES],
         "source": source,
         "sources": [(origin, invisible.show(name)) for origin, name in origins.items()],
-        "rows": [_present_row(item, origins) for item in queue.read_items(shown.object_list)],
+        "rows": list(_present_rows(queue.read_items(shown.object_list), origins)),
         "shown": shown,
         "page_before": before,
         "page_after": after,
@@ -76,8 +80,14 @@ def _address(state: str, source: str, number: int = 1) -> str:
     return reverse("pages:review") + (f"?{query}" if query else "")
 
 
-def _present_row(item: CatalogueItem, origins: dict[str, str]) -> dict[str, Any]:
-    found = risks.find_risks(item)
+def _present_rows(items: Iterable[CatalogueItem], origins: dict[str, str]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of the list; once MAX_SEARCH_SECONDS are over, without a search for dangers."""
+    deadline = time.monotonic() + MAX_SEARCH_SECONDS
+    for item in items:
+        yield _present_row(item, origins, risks.find_risks(item) if time.monotonic() < deadline else None)
+
+
+def _present_row(item: CatalogueItem, origins: dict[str, str], found: list[Risk] | None) -> dict[str, Any]:
     members = dict.fromkeys(change.member for change in changes.find_changes(item))
     return {
         "item": item,
@@ -88,10 +98,14 @@ def _present_row(item: CatalogueItem, origins: dict[str, str]) -> dict[str, Any]
         "source": invisible.show(origins.get(item.origin, item.origin)),
         "gone": item.proposed == "null",
         "members": ", ".join(str(LABELS[member]) for member in members),
-        "dangerous": risks.is_dangerous(found),
-        "warning": describe_risk(found[0]) if found else "",
-        "more": len(found) - 1,
+        "dangerous": found is None or risks.is_dangerous(found),
+        "warning": _("It was not searched for dangers yet. Open it.") if found is None else _name_worst(found),
+        "more": len(found or ()) - 1,
     }
+
+
+def _name_worst(found: list[Risk]) -> str:
+    return describe_risk(found[0]) if found else ""
 
 
 def _recent_decisions() -> list[dict[str, Any]]:

@@ -52,6 +52,8 @@ def remedy(request: HttpRequest) -> HttpResponse:
     """Make the change of one button on "View as" or on the access page of a tool, and return to that page."""
     data = request.POST
     kind, item, user = data.get("kind", ""), data.get("item", ""), data.get("user", "")
+    if kind in remedies.MODELS and not request.user.has_perm(f"catalog.view_{kind}"):
+        raise PermissionDenied
     if kind in remedies.MODELS and _is_key(item) and _is_key(user):
         carry_out(request, int(user), kind, int(item), data.get("remedy", ""))
     else:
