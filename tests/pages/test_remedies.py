@@ -96,6 +96,14 @@ def test_a_change_is_posted_with_a_csrf_token_by_staff_who_may_open_the_page(
     assert stored() == before
 
 
+def test_an_item_of_a_kind_that_the_viewer_may_not_view_is_not_changed_or_named(alice: User) -> None:
+    resource = factories.make_resource("file:///salaries")
+    client = sign_in(*PAGES, "catalog.add_grant")
+    before = stored()
+    assert press(client, alice, resource, "give").status_code == 403
+    assert stored() == before
+
+
 def test_whoever_may_only_look_finds_the_reasons_without_buttons_and_can_change_nothing(
     alice: User, tool: Tool
 ) -> None:
