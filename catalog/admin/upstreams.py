@@ -33,6 +33,7 @@ from catalog.admin.forms import CatalogueForm
 from catalog.models import Prompt, Resource, Secret, Tool, Upstream, secret_flows
 from catalog.models import validators as check
 from catalog.models.base import CatalogueItem
+from catalog.models.fields import NetworksFormField
 from catalog.models.secrets import PERMISSION as USE_SECRETS
 from catalog.querysets import count_by_origin
 from catalog.runners.upstream_mcp.failures import UpstreamError
@@ -83,6 +84,13 @@ class UpstreamForm(CatalogueForm):
     class Meta:
         model = Upstream
         fields = "__all__"
+        field_classes = {"allowed_networks": NetworksFormField}
+        help_texts = {
+            "allowed_networks": _(
+                "Private networks that this upstream server may be in, separated by commas, such as 10.1.2.0/24:8080 "
+                "or 127.0.0.0/8. TOOLHUB_ALLOW_PRIVATE_NETWORKS must include them. Empty: public addresses only."
+            )
+        }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from django import forms
@@ -80,6 +81,16 @@ class NamesFormField(JSONFormField):
         if isinstance(value, list) and all(isinstance(name, str) for name in value):
             return ", ".join(value)
         return super().prepare_value(value)
+
+
+class NetworksFormField(NamesFormField):
+    """A form field for a list of networks, such as 10.1.2.0/24:8080 or [fd00::/8]:443."""
+
+    def to_python(self, value: Any) -> Any:
+        # A bracket begins a JSON list, or an IPv6 network with a port.
+        if isinstance(value, str) and re.match(r"\s*\[[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:/[0-9]+)?\]", value):
+            return value.replace(",", " ").split()
+        return super().to_python(value)
 
 
 if TYPE_CHECKING:

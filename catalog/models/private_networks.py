@@ -32,14 +32,18 @@ def may_open() -> bool:
 
 def check_upstream(row: Upstream) -> None:
     """Raise ValidationError for networks beyond the operator's, or that the signed-in user may not open."""
-    outside = [str(one) for one in _parse(row) if not one.is_within(networks.allowed())]
+    outside = tuple(one for one in _parse(row) if not one.is_within(networks.allowed()))
     if outside:
         beyond = _(
             "TOOLHUB_ALLOW_PRIVATE_NETWORKS does not include %(networks)s. Add it there and restart, or remove it."
         )
-        raise ValidationError(
-            {"allowed_networks": beyond % {"networks": ", ".join(outside)}}, code="private_networks_beyond"
-        )
+        refusal = beyond % {"networks": ", ".join(map(str, outside))}
+        # Only for who may open networks: a wide one would list those of the operator.
+        if (parts := egress.intersect(outside, networks.allowed())) and may_open():
+            refusal += " " + _("It includes this part, which you can enter: %(parts)s.") % {
+                "parts": ", ".join(map(str, parts))
+            }
+        raise ValidationError({"allowed_networks": refusal}, code="private_networks_beyond")
     if refusal := _find_refusal(row):
         raise ValidationError({"allowed_networks": refusal}, code="private_networks")
 

@@ -96,6 +96,9 @@ class Runner:
     form: FormWords = FormWords()
     not_ready: Callable[[Any], str | None] | None = None
     """Why a tool with these valid settings could not run on this installation, as a sentence."""
+    blocked: Callable[[Any], str | None] | None = None
+    """Why calls of such a tool would fail on this installation although it can be saved, as a sentence that names the
+    setting. It gets valid settings, or None where they are not valid yet, and looks nothing up on the network."""
     switched_off: Callable[[], str | None] | None = None
     """How to switch the runner on, as a hint of a system check; None where it is on."""
     effect: Callable[[Mapping[str, Any]], Effect | None] | None = None

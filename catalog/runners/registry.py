@@ -56,6 +56,21 @@ def not_ready(kind: str, data: Any) -> str | None:
     return check(parse_settings(kind, data)) if check is not None else None
 
 
+def find_obstacle(kind: str, data: Any) -> str | None:
+    """Return why calls of a tool with these settings, valid or not, would fail on this installation, or None."""
+    described = runners().get(kind)
+    if described is None:
+        return None
+    try:
+        settings = parse_settings(kind, data)
+    except ValueError:
+        return described.blocked(None) if described.blocked is not None else None
+    for check in (described.blocked, described.not_ready):
+        if check is not None and (reason := check(settings)):
+            return reason
+    return None
+
+
 def flows(kind: str, data: Any) -> frozenset[Flow]:
     """Return where settings as stored send secrets; nothing when the runner is unknown or rejects the settings."""
     try:

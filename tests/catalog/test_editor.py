@@ -15,7 +15,7 @@ from django.urls import reverse
 from audit import text_diff
 from audit.models import Action
 from catalog.admin.editor import views
-from catalog.models import Grant, Limit, Tool, Upstream
+from catalog.models import Grant, Limit, Secret, Tool, Upstream
 from catalog.policy import loader
 from tests import factories
 from tests.catalog.test_admin import tool_form
@@ -450,3 +450,94 @@ def test_only_users_who_may_add_secrets_get_the_address_of_the_page_that_adds_on
     assert read(sign_in_with(alice, "add_tool", "view_secret", "change_secret", "use_secret")) == ""
     assert Client().get(f"{reverse('admin:catalog_secret_add')}?_popup=1").status_code == 302
     assert sign_in_with(alice, "add_tool").get(f"{reverse('admin:catalog_secret_add')}?_popup=1").status_code == 403
+
+
+def list_obstacles(found: dict[str, Any]) -> list[str]:
+    listed = re.search(r'<ul class="tool-problems" id="tool-obstacles">(.*?)</ul>', found["html"], re.DOTALL)
+    return [html.unescape(text) for text in re.findall("<li>(.*?)</li>", listed[1])] if listed else []
+
+
+def http_obstacles(browser: Client, url: str, **settings: Any) -> list[str]:
+    found = request_preview(browser, name="ask", runner="http_api", settings=json.dumps({"url": url, **settings}))
+    assert found["problems"] == []
+    return list_obstacles(found)
+
+
+@pytest.mark.parametrize(
+    ("url", "address", "example"),
+    [
+        ("http://127.0.0.1:8510/things/{id}", "127.0.0.1", "127.0.0.1/32:8510"),
+        ("https://10.1.2.3/", "10.1.2.3", "10.1.2.3/32:443"),
+        ("http://localhost:3000/", "localhost", "127.0.0.1/32:3000"),
+        ("http://api.LOCALHOST./", "api.localhost", "127.0.0.1/32:80"),
+        ("http://[::1]:8080/", "::1", "[::1/128]:8080"),
+        ("http://169.254.169.254/latest", "169.254.169.254", "169.254.169.254/32:80"),
+    ],
+)
+def test_a_private_address_is_named_in_the_editor_with_the_setting_that_allows_it(
+    browser: Client, settings: Any, url: str, address: str, example: str
+) -> None:
+    settings.ALLOW_PRIVATE_NETWORKS = []
+    blocked = (
+        f"Blocked: {address} is a private address. Add it to TOOLHUB_ALLOW_PRIVATE_NETWORKS (for example {example}) "
+        "and restart."
+    )
+    assert http_obstacles(browser, url) == [blocked]
+    settings.ALLOW_PRIVATE_NETWORKS = [example]
+    assert http_obstacles(browser, url) == []
+
+
+def test_names_are_not_looked_up_while_somebody_types(browser: Client, settings: Any, monkeypatch: Any) -> None:
+    settings.ALLOW_PRIVATE_NETWORKS = []
+    asked: list[Any] = []
+    monkeypatch.setattr("socket.getaddrinfo", lambda *args, **options: asked.append(args))
+    assert http_obstacles(browser, "https://intranet.example/") == [] and asked == []
+    assert "Ready to save" in request_preview(browser)["html"]
+
+
+def test_a_blocked_tool_can_be_saved_and_the_summary_says_that_calls_would_fail(browser: Client, settings: Any) -> None:
+    settings.ALLOW_PRIVATE_NETWORKS = []
+    given: dict[str, Any] = {
+        "name": "ask",
+        "runner": "http_api",
+        "settings": json.dumps({"url": "http://127.0.0.1:9/"}),
+    }
+    assert "Ready to save, but calls would fail" in request_preview(browser, **given)["html"]
+    assert browser.post(reverse("admin:catalog_tool_add"), tool_form(**given)).status_code == 302
+
+
+def test_secrets_that_are_missing_or_empty_are_named(browser: Client) -> None:
+    Secret.objects.create(name="empty_key")
+    Secret.objects.create(name="own_key", kind=Secret.Kind.PERSONAL)
+    headers = {name: {"secret": f"{name}_key"} for name in ("empty", "own", "absent")}
+    assert http_obstacles(browser, "https://api.example.com/", static_headers=headers) == [
+        "There is no secret with the name absent_key. Add it, or choose another one.",
+        "The secret empty_key has no value yet. Enter it on the page of the secret.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("runner", "given", "says"),
+    [
+        ("command", {}, "Commands are turned off. Add the program to TOOLHUB_COMMANDS and restart."),
+        ("sql_query", {}, "SQL queries are turned off. Add a database to TOOLHUB_SQL_DATABASES and restart."),
+        ("python_function", {"function": "no_such"}, "No function is registered as no_such. Add the module that"),
+        ("python_function", {"function": HOSTILE}, "No function is registered as "),
+    ],
+)
+def test_a_tool_type_that_is_off_says_which_setting_turns_it_on_before_its_settings_are_complete(
+    browser: Client, settings: Any, runner: str, given: dict[str, Any], says: str
+) -> None:
+    settings.COMMANDS, settings.SQL_DATABASES = [], {}
+    found = request_preview(browser, name="new_tool", runner=runner, settings=json.dumps(given))
+    (sentence,) = list_obstacles(found)
+    assert sentence.startswith(says) and "<script" not in found["html"]
+
+
+def test_a_reason_that_is_a_problem_already_is_not_repeated(browser: Client, settings: Any) -> None:
+    settings.COMMANDS = []
+    given: dict[str, Any] = {"name": "run_it", "runner": "command", "settings": json.dumps({"program": "tool"})}
+    found = request_preview(browser, **given)
+    assert list_obstacles(found) == [] and "Commands are turned off" in found["problems"][0]["text"]
+    off = request_preview(browser, **given, enabled="")
+    assert list_obstacles(off) == ["Commands are turned off. Add the program to TOOLHUB_COMMANDS and restart."]

@@ -181,6 +181,39 @@ def test_whatever_lies_within_the_operators_list_can_be_opened(network: str, ope
     assert save(opener, allowed_networks=[network]) == ""
 
 
+@pytest.mark.parametrize(
+    ("entered", "stored"),
+    [
+        ("127.0.0.0/8", ["127.0.0.0/8"]),
+        ("127.0.0.0/8:8510, 10.1.2.3/32", ["127.0.0.0/8:8510", "10.1.2.3/32"]),
+        ("[fd00::/9]:443, fd00::5/128", ["[fd00::/9]:443", "fd00::5/128"]),
+        ('["10.0.0.0/8"]', ["10.0.0.0/8"]),
+        ("", []),
+    ],
+)
+def test_networks_are_entered_with_commas_or_as_json(entered: str, stored: list[str], opener: User) -> None:
+    assert save(opener, allowed_networks=entered) == ""
+    row = Upstream.objects.get()
+    assert row.allowed_networks == stored
+    client = Client()
+    client.force_login(opener)
+    page = client.get(reverse("admin:catalog_upstream_change", args=[row.pk])).content.decode()
+    assert f'name="allowed_networks" value="{", ".join(stored)}"' in page or not stored
+    assert save(opener, row, allowed_networks=", ".join(stored)) == ""
+
+
+@pytest.mark.parametrize("entered", ["[1]", "localhost", "10.0.0.0/8:x", "[fd00::/8", "10.1.2.3/8", '{"a": 1}'])
+def test_what_is_no_network_is_refused_on_the_page(entered: str, opener: User) -> None:
+    assert save(opener, allowed_networks=entered) != "" and not Upstream.objects.exists()
+
+
+def test_the_allowed_part_of_a_network_is_named_to_who_may_open_it(editor: User, opener: User) -> None:
+    part = "It includes this part, which you can enter: 192.168.1.0/24:8080."
+    assert part in save(opener, allowed_networks="192.168.1.0/24")
+    refused = save(editor, allowed_networks="0.0.0.0/0")
+    assert BEYOND in refused and "192.168.1.0" not in refused
+
+
 @pytest.mark.django_db
 def test_an_imported_file_opens_no_more_either(tmp_path: Any) -> None:
     file = tmp_path / "catalogue.yaml"

@@ -8,6 +8,7 @@ The definition for clients comes from the code that serves clients, for each rev
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,9 +21,10 @@ from catalog.advice.suggestions import Suggestion
 from catalog.advice.tools import check_tool
 from catalog.advice.words import estimate_tokens
 from catalog.canonical import dumps
-from catalog.models import Tool, Upstream, secret_flows
+from catalog.models import Secret, Tool, Upstream, secret_flows
 from catalog.policy import loader
 from catalog.policy.definitions import ToolDefinition
+from catalog.runners import registry
 from catalog.runners.destinations import Flow
 from catalog.schemas import validator
 from catalog.schemas.parameters import Mark, Parameter, list_parameters, marks
@@ -115,6 +117,8 @@ class Preview:
     hidden: bool
     sent: list[str] = field(default_factory=list)
     """Where the settings send secrets, one sentence for each."""
+    obstacles: list[str] = field(default_factory=list)
+    """Why calls would fail on this installation, one sentence each; none of them keeps the tool from being saved."""
     invalid_labels: list[str] = field(default_factory=list)
     """Labels of the invalid fields: the preview shows their previous values."""
 
@@ -145,6 +149,7 @@ def build_preview(form: Any) -> Preview:
     suggestions = find_suggestions(row) if described else []
     schema = row.input_schema if isinstance(row.input_schema, dict) else {}
     invalid_labels = [_label(form, name) for name in form.fields if name in wrong]
+    flows = _find_flows(row)
     return Preview(
         problems,
         suggestions,
@@ -154,9 +159,28 @@ def build_preview(form: Any) -> Preview:
         row.title or row.name,
         row.description,
         hidden,
-        secret_flows.describe(_find_flows(row)),
+        secret_flows.describe(flows),
+        _find_obstacles(row, flows, problems),
         invalid_labels,
     )
+
+
+def _find_obstacles(row: Tool, flows: frozenset[Flow], problems: list[Problem]) -> list[str]:
+    """Return why calls of this tool would fail here, without what the problems say already."""
+    found = [registry.find_obstacle(row.runner, row.settings), *_find_missing_secrets(flows)]
+    known = " ".join(problem.text for problem in problems)
+    return [sentence for sentence in found if sentence and sentence not in known]
+
+
+def _find_missing_secrets(flows: frozenset[Flow]) -> Iterator[str]:
+    """Yield a sentence for each secret that does not exist, and for each shared one without a value."""
+    names = sorted({flow.secret for flow in flows})
+    known = {secret.name: secret for secret in Secret.objects.filter(name__in=names)} if names else {}
+    for name in names:
+        if name not in known:
+            yield gettext("There is no secret with the name %(name)s. Add it, or choose another one.") % {"name": name}
+        elif not known[name].is_own and not known[name].value:
+            yield gettext("The secret %(name)s has no value yet. Enter it on the page of the secret.") % {"name": name}
 
 
 def _find_flows(row: Tool) -> frozenset[Flow]:
@@ -210,4 +234,6 @@ def format_summary(preview: Preview) -> str:
         return gettext("Fix before saving: %(parts)s") % {
             "parts": ", ".join(dict.fromkeys(preview.invalid_labels)) or preview.problems[0].text
         }
+    if preview.obstacles:
+        return gettext("Ready to save, but calls would fail")
     return gettext("Ready to save")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from django.conf import settings as configured
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from catalog.runners import hints, secret_refs
@@ -18,6 +19,12 @@ def _switched_off() -> str | None:
     if configured.COMMANDS:
         return None
     return "List the programs that they start in TOOLHUB_COMMANDS, or switch the tools off."
+
+
+def _blocked(settings: Settings | None) -> str | None:
+    if configured.COMMANDS:
+        return None
+    return gettext("Commands are turned off. Add the program to TOOLHUB_COMMANDS and restart.")
 
 
 def _advice(row: Any) -> Iterator[str]:
@@ -62,6 +69,7 @@ RUNNER = Runner(
         },
         choices={"program": lambda: configured.COMMANDS},
     ),
+    blocked=_blocked,
     not_ready=not_ready,
     switched_off=_switched_off,
     advice=_advice,

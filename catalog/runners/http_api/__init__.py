@@ -8,7 +8,7 @@ from typing import Any
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from catalog.runners import hints, secret_refs
+from catalog.runners import hints, networks, secret_refs
 from catalog.runners.base import Effect, FormWords, Runner
 from catalog.runners.destinations import Destination, origin
 from catalog.runners.http_api.settings import Settings
@@ -39,6 +39,10 @@ def _advice(row: Any) -> Iterator[str]:
 
 def _destinations(settings: Settings) -> Iterator[Destination]:
     yield origin(settings.base)
+
+
+def _blocked(settings: Settings | None) -> str | None:
+    return networks.find_block(settings.base) if settings is not None else None
 
 
 RUNNER = Runner(
@@ -82,6 +86,7 @@ RUNNER = Runner(
             **hints.LABELS,
         },
     ),
+    blocked=_blocked,
     effect=_effect,
     advice=_advice,
     secret_destinations=_destinations,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from catalog.functions import registry as functions
 from catalog.runners.base import FormWords, Runner
 from catalog.runners.python_function.settings import Settings
+from toolhub.invisible import show
 
 
 def _asks_before_task(settings: Settings) -> bool:
@@ -14,6 +16,20 @@ def _asks_before_task(settings: Settings) -> bool:
         return functions.lookup("tool", settings.function).asks_before_task
     except LookupError:
         return False
+
+
+def _blocked(settings: Settings | None) -> str | None:
+    if settings is None:
+        return None
+    try:
+        functions.lookup("tool", settings.function)
+    except LookupError:
+        missing = gettext(
+            "No function is registered as %(name)s. Add the module that registers it to TOOLHUB_TOOL_MODULES and "
+            "restart."
+        )
+        return missing % {"name": show(settings.function)}
+    return None
 
 
 RUNNER = Runner(
@@ -38,6 +54,7 @@ RUNNER = Runner(
         fill_from="function",
         fill=functions.tool_row,
     ),
+    blocked=_blocked,
     asks_before_task=_asks_before_task,
     position=10,
 )

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from django.conf import settings as configured
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from catalog.runners import hints
 from catalog.runners.base import FormWords, Runner
 from catalog.runners.sql_query.settings import Settings, not_ready
+
+
+def _blocked(settings: Settings | None) -> str | None:
+    if configured.SQL_DATABASES:
+        return None
+    return gettext("SQL queries are turned off. Add a database to TOOLHUB_SQL_DATABASES and restart.")
+
 
 RUNNER = Runner(
     name="sql_query",
@@ -31,6 +39,7 @@ RUNNER = Runner(
         },
         choices={"database": lambda: sorted(configured.SQL_DATABASES)},
     ),
+    blocked=_blocked,
     not_ready=not_ready,
     position=40,
 )
