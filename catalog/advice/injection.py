@@ -72,12 +72,12 @@ def find_steering(text: str) -> list[str]:
 
 def count_steering(text: str) -> Counter[str]:
     """Return how often each such passage occurs, also where letters only look like those of its words."""
-    plain = invisible.remove(text)
-    folded = lookalikes.fold(plain)
+    seen = invisible.remove(text)
+    folded = lookalikes.fold(seen)
     found: Counter[str] = Counter()
     for pattern in _PATTERNS:
-        here = Counter(" ".join(match[0].split())[:MAX_SHOWN_CHARACTERS] for match in pattern.finditer(plain))
-        if folded != plain:
+        here = Counter(" ".join(match[0].split())[:MAX_SHOWN_CHARACTERS] for match in pattern.finditer(seen))
+        if folded != seen:
             # A passage in honest letters is found in both.
             here |= Counter(" ".join(match[0].split())[:MAX_SHOWN_CHARACTERS] for match in pattern.finditer(folded))
         found += here

@@ -61,8 +61,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "what the upstream server changed is hidden",
         "catalog/policy/loader.py",
-        '    return row.get("quarantined_since") is not None\n',
-        "    return False\n",
+        '    if row.get("quarantined_since") is None:\n',
+        "    if True:\n",
         "tests/runners/test_upstream_items.py",
     ),
     Fault(
@@ -1685,6 +1685,34 @@ FAULTS: tuple[Fault, ...] = (
         "    counts.subtract(character for character in before if invisible.is_invisible(character))\n",
         "    counts = Counter(set(counts) - set(before))\n",
         "tests/catalog/reviews/test_risks.py",
+    ),
+    Fault(
+        "text that steers is found in new values, however deep",
+        "catalog/reviews/changes.py",
+        "                yield from _texts_in(member, path, other)\n",
+        "                pass\n",
+        "tests/catalog/reviews/test_risks.py",
+    ),
+    Fault(
+        "an approved phrase is no shield for a second one",
+        "catalog/reviews/risks.py",
+        "injection.count_steering(after) - injection.count_steering(before)",
+        "injection.count_steering(after).keys() - injection.count_steering(before).keys()",
+        "tests/catalog/reviews/test_risks.py",
+    ),
+    Fault(
+        "nothing is approved without the fingerprint that was seen",
+        "catalog/admin/quarantine.py",
+        'request.POST.get("seen") or "nothing"',
+        'request.POST.get("seen", "nothing")',
+        "tests/catalog/test_quarantine.py",
+    ),
+    Fault(
+        "a schema that earlier choices left out waits for review",
+        "catalog/openapi/document_import.py",
+        'change.member == "settings" or change.member not in definition',
+        "change.member",
+        "tests/catalog/test_openapi.py",
     ),
     Fault(
         "choices of an import apply at once only for who may change tools",
