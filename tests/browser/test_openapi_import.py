@@ -1,4 +1,4 @@
-"""The import of an OpenAPI document in a real browser: a secret made on the preview, by keyboard, and choices changed."""
+"""The import of an OpenAPI document in a real browser: a new secret by keyboard, and other choices."""
 
 from __future__ import annotations
 
