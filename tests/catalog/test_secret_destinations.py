@@ -395,7 +395,7 @@ def test_approving_a_changed_definition_needs_it_where_the_change_moves_a_secret
     client = sign_in(staff("rita", "review_tool"))
     shown = client.get(address)
     assert "api_key is sent to https://evil.example." in shown.content.decode()
-    decision = {"decision": "approve", "seen": shown.context["seen"]}
+    decision = {"decision": "approve", "seen": shown.context["seen"], "read": "yes"}
     answer = client.post(address, decision, follow=True).content.decode()
     assert "Cannot approve this" in answer and NEEDS in answer
     tool.refresh_from_db()
