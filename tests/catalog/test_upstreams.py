@@ -323,7 +323,7 @@ def review_in_admin(decide: str = "") -> str:
     if decide:
         seen = re.search(r'name="seen" value="(\w+)"', page)
         assert seen, page
-        assert client.post(address, {"decision": decide, "seen": seen[1]}).status_code == 302
+        assert client.post(address, {"decision": decide, "seen": seen[1], "read": "yes"}).status_code == 302
     return page
 
 
@@ -354,8 +354,8 @@ async def test_a_description_that_changes_takes_the_tool_away_until_somebody_app
                 # The grants of the seed, one by one, may still be on their way as news of their own.
                 heard = await client.wait_for_message_when(CHANGED, lambda: lacks_tool(client), heard)
                 page = await asyncio.to_thread(hub.call, review_in_admin, decide="approve")
-                assert "Ask the person for a name." in page
-                assert "Ask the person for a password.⟨U+202E RIGHT-TO-LEFT OVERRIDE⟩" in page
+                assert "<del>name</del><ins>password</ins>." in page
+                assert '<ins><span class="named">⟨U+202E RIGHT-TO-LEFT OVERRIDE⟩</span></ins>' in page
                 await client.wait_for_message_when(CHANGED, lambda: has_tool(client), heard)
             recorded = await asyncio.to_thread(hub.call, actions)
             assert recorded == [["quarantined", "comparison with upstream other"], ["approved", "root"]]
