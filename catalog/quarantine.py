@@ -293,11 +293,16 @@ def are_equal(one: Any, other: Any) -> bool:
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
+def differing_members(before: Definition, after: Definition) -> list[str]:
+    """Return the members whose values differ, in the order in which a review shows them."""
+    return [member for member in ALL_MEMBERS if not are_equal(before.get(member), after.get(member))]
+
+
 def edited_members(item: CatalogueItem) -> list[tuple[str, str]]:
     """Return (member, text) of every member in which an administrator replaced the source's text."""
     before = approved(item)
     return [
-        (member, _text(own_value(item, member)))
+        (member, readable(own_value(item, member)))
         for member in MEMBERS[type(item)]
         if member in before and not is_unedited(item, before, member)
     ]
@@ -365,7 +370,7 @@ def _differing_members(row: CatalogueItem) -> tuple[dict[str, Any], dict[str, An
     before, after = approved(row), proposal(row)
     if after is None:
         return {"pinned": row.pinned}, {"gone": True}
-    names = [member for member in ALL_MEMBERS if not are_equal(before.get(member), after.get(member))]
+    names = differing_members(before, after)
     return {name: _logged(before.get(name)) for name in names}, {name: _logged(after.get(name)) for name in names}
 
 
@@ -375,7 +380,8 @@ def _logged(value: Any) -> Any:
     return {"characters": len(value), "sha256": hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()}
 
 
-def _text(value: Any) -> str:
+def readable(value: Any) -> str:
+    """Return a member of a definition as text with invisible characters made visible."""
     if value is None:
         return ""
     return show(value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False))

@@ -104,7 +104,7 @@ class QuarantineAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return super().render_change_form(request, context, *args, **options)
 
     def _review_url(self, pk: int) -> str:
-        return reverse(f"admin:catalog_{self.opts.model_name}_review", args=[pk])
+        return review_url(str(self.opts.model_name), pk)
 
     def review(self, request: HttpRequest, pk: int) -> HttpResponse:
         if not request.user.has_perm(quarantine.PERMISSION):
@@ -176,9 +176,14 @@ class QuarantineAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return entry_url(following) or reverse("pages:review")
 
 
+def review_url(kind: str, pk: int) -> str:
+    """Return the address of the review of a tool, resource or prompt."""
+    return reverse(f"admin:catalog_{kind}_review", args=[pk])
+
+
 def entry_url(entry: queue.Entry | None) -> str:
     """Return the address of an entry's review; empty for none."""
-    return reverse(f"admin:catalog_{entry.kind}_review", args=[entry.pk]) if entry is not None else ""
+    return review_url(entry.kind, entry.pk) if entry is not None else ""
 
 
 def describe_state(item: CatalogueItem) -> str:

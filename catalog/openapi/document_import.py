@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
@@ -32,7 +31,6 @@ from catalog.reviews.changes import Change, compare
 from catalog.runners import networks, registry
 from catalog.runners.destinations import Flow
 from toolhub import contact, egress
-from toolhub.invisible import show
 
 RUNNER = "http_api"
 FETCH_SECONDS = 30.0
@@ -296,13 +294,6 @@ def _compare_row(proposal: Proposal, tool: Tool, earlier: str) -> Row:
     ours = all(change.member == "settings" or change.member not in definition for change in shown)
     state = ADJUSTED if ours and earlier == tool.pinned and tool.quarantined_since is None else CHANGED
     return Row(proposal.key, state, proposal, tool, shown)
-
-
-def readable(value: Any) -> str:
-    """Return a member of a definition as text with invisible characters made visible."""
-    if value is None:
-        return ""
-    return show(value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def apply(row: ImportedDocument, choices: Choices, chosen: Collection[str], toolset: Toolset | None, by: Any) -> Result:

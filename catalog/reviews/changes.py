@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from catalog import quarantine
 from catalog.models.base import CatalogueItem
-from catalog.models.pinned import ALL_MEMBERS
 
 MAX_CHANGES: Final = 200
 """Maximum changes that are told apart in one member; beyond it, the member is compared as one text."""
@@ -42,10 +41,8 @@ def find_changes(item: CatalogueItem) -> list[Change]:
 def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
     """Return the changes of all members, in the order in which a review shows them."""
     found: list[Change] = []
-    for member in ALL_MEMBERS:
+    for member in quarantine.differing_members(before, after):
         old, new = before.get(member), after.get(member)
-        if quarantine.are_equal(old, new):
-            continue
         here = []
         for path, one, other in _differences(*_top(old, new)):
             here.append(Change(member, path, *_texts(one, other)))
@@ -71,10 +68,8 @@ class NewText:
 
 def find_texts(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[NewText]:
     """Yield every text that a change brings in, however deep it is in a new value, and every new key."""
-    for member in ALL_MEMBERS:
+    for member in quarantine.differing_members(before, after):
         old, new = before.get(member), after.get(member)
-        if quarantine.are_equal(old, new):
-            continue
         for path, one, other in _differences(*_top(old, new)):
             if path and one is _ABSENT:
                 yield NewText(member, path, "", path[-1], is_key=True)

@@ -31,13 +31,11 @@ class Entry:
     origin: str
 
 
-def list_entries(state: str = WAITING, origin: str = "") -> list[Entry]:
-    """Return the items in a state (WAITING or REJECTED), of one source where `origin` names it."""
+def list_entries(state: str = WAITING) -> list[Entry]:
+    """Return the items in a state (WAITING or REJECTED)."""
     found = []
     for kind, model in MODELS.items():
         rows = model.objects.rejected_in_review() if state == REJECTED else model.objects.needing_review()
-        if origin:
-            rows = rows.filter(origin=origin)
         columns = rows.order_by().values_list("pk", "quarantined_since", "origin")
         found += [Entry(kind, pk, since, source) for pk, since, source in columns]
     return sorted(found, key=lambda entry: (entry.since, entry.kind, entry.pk))

@@ -8,7 +8,7 @@ from django import template
 
 from audit import word_diff
 from audit.word_diff import Piece
-from catalog.openapi.document_import import readable as _readable
+from catalog import quarantine
 from catalog.reviews import review_texts
 from catalog.reviews.changes import Change
 from toolhub.invisible import show
@@ -23,7 +23,7 @@ def visible(value: Any) -> str:
 
 @register.filter
 def readable(value: Any) -> str:
-    return _readable(value)
+    return quarantine.readable(value)
 
 
 def compare_words(change: Change, budget: word_diff.Budget) -> list[Piece]:

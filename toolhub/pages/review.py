@@ -20,10 +20,10 @@ from django.utils.translation import ngettext
 from django.views.decorators.http import require_http_methods
 
 from catalog import quarantine
-from catalog.admin.quarantine import describe_refusal, entry_url
+from catalog.admin.quarantine import describe_refusal, review_url
 from catalog.models import ReviewDecision
 from catalog.models.base import CatalogueItem
-from catalog.reviews import changes, queue, risks
+from catalog.reviews import queue, risks
 from catalog.reviews.review_texts import LABELS, describe_risk
 from catalog.reviews.risks import Risk
 from toolhub import invisible
@@ -88,13 +88,13 @@ def _present_rows(items: Iterable[CatalogueItem], origins: dict[str, str]) -> It
 
 
 def _present_row(item: CatalogueItem, origins: dict[str, str], found: list[Risk] | None) -> dict[str, Any]:
-    members = dict.fromkeys(change.member for change in changes.find_changes(item))
+    members = quarantine.differing_members(quarantine.approved(item), quarantine.proposal(item) or {})
     return {
         "item": item,
         "value": f"{item._meta.model_name}:{item.pk}:{quarantine.fingerprint(item)}",
         "name": invisible.show(str(item)),
         "kind": item._meta.verbose_name,
-        "link": entry_url(queue.Entry(str(item._meta.model_name), item.pk, timezone.now(), item.origin)),
+        "link": review_url(str(item._meta.model_name), item.pk),
         "source": invisible.show(origins.get(item.origin, item.origin)),
         "gone": item.proposed == "null",
         "members": ", ".join(str(LABELS[member]) for member in members),

@@ -53,7 +53,7 @@ def test_the_oldest_comes_first_and_every_kind_is_there() -> None:
     assert [(entry.kind, entry.pk) for entry in entries[:2]] == [("tool", old.pk), ("tool", young.pk)]
     assert {(entry.kind, entry.pk) for entry in entries[2:]} == {("resource", resource.pk), ("prompt", prompt.pk)}
     assert queue.read_items(entries)[:2] == [old, young]
-    assert [entry.pk for entry in queue.list_entries(origin="openapi:7")] == [resource.pk]
+    assert [entry.pk for entry in entries if entry.origin == "openapi:7"] == [resource.pk]
     place = queue.find_place(young)
     assert (place.number, place.total) == (2, 4)
     assert place.before == entries[0] and place.after == entries[2]
