@@ -64,8 +64,8 @@ def test_a_new_parameter_is_one_change_with_all_that_it_is() -> None:
 
 @pytest.mark.parametrize(("one", "other"), [(1, "1"), (True, 1), ("true", True), ("null", None), ([], {})])
 def test_values_of_another_type_never_look_the_same(one: Any, other: Any) -> None:
-    (found,) = changes.compare(change_city(default=one), change_city(default=other))
-    assert found.before != found.after
+    found = changes.compare(change_city(default=one), change_city(default=other))
+    assert [change.before != change.after for change in found] == [True]
 
 
 def test_a_member_that_changed_in_very_many_places_is_one_change() -> None:
