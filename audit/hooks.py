@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from audit.types import Reason
@@ -25,12 +26,36 @@ class Definition:
     """Whether its hash is the one logged with the call; otherwise it is only the newest version before the call."""
 
 
+@dataclass(slots=True)
+class CaseScope:
+    """What the calls of a case file refer to, for the records of other applications about it."""
+
+    since: datetime | None
+    until: datetime | None
+    user: str
+    tool: str
+    """The filters, empty for none: then the grants of everybody, or of every tool, belong to the case."""
+    user_ids: set[int] = field(default_factory=set)
+    usernames: set[str] = field(default_factory=set)
+    credential_ids: set[str] = field(default_factory=set)
+    targets: set[tuple[str, int]] = field(default_factory=set)
+    """(method, id in the catalog)."""
+
+
+CaseRecords = Iterator[tuple[str, Iterator[dict[str, Any]]]]
+"""(name of a file, its lines)."""
+
+
 def _find_no_definition(method: str, target_id: int, digest: str, time: datetime) -> Definition | None:
     return None
 
 
 def _no_url(method: str, call_id: UUID) -> str:
     return ""
+
+
+def _list_no_records(scope: CaseScope) -> CaseRecords:
+    return iter(())
 
 
 def _leave_untranslated(reason: Reason) -> str:
@@ -49,6 +74,8 @@ class Catalogue:
     """(method, id of a call) -> address of the page that saves the call as a test case; empty for none."""
     name_row: Callable[[object], str] = str
     """(row of any application) -> its name in the language of the page."""
+    case_records: Callable[[CaseScope], CaseRecords] = _list_no_records
+    """(scope) -> files of a case file about people, credentials and grants. They hold no secret."""
 
 
 _NO_CATALOGUE = Catalogue()

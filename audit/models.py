@@ -79,7 +79,10 @@ class Call(models.Model):
             models.Index(fields=("name", "id"), name="audit_call_name"),
             models.Index(fields=("user", "outcome", "id"), name="audit_call_user_outcome"),
         )
-        permissions = (("cancel_call", gettext_noop("Can cancel running calls")),)
+        permissions = (
+            ("cancel_call", gettext_noop("Can cancel running calls")),
+            ("make_casefile", gettext_noop("Can make case files of the audit log")),
+        )
 
     def __str__(self) -> str:
         return f"{self.name} by {self.username}: {self.outcome}"

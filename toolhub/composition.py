@@ -12,6 +12,7 @@ from catalog.calls import history
 from catalog.errors import Cancellation
 from catalog.models import PersonalSecret
 from catalog.policy import grant_targets, messages, snapshot, visibility
+from toolhub import case_records
 from toolhub.access.hooks import Hooks
 from toolhub.identity import assertions, ways
 from toolhub.identity import groups as identity_groups
@@ -34,6 +35,7 @@ def connect() -> None:
             translate_reason=messages.translate_reason,
             name_row=messages.name_row,
             test_case_url=_test_case_url,
+            case_records=case_records.list_records,
         )
     )
     parts.put(

@@ -47,6 +47,7 @@ KINDS: dict[str, Promise] = {
     "backup confirmation": gettext_lazy("backup confirmation"),
     "call": gettext_lazy("call"),
     "calls": gettext_lazy("calls"),
+    "case file": gettext_lazy("case file"),
     "client": gettext_lazy("client"),
     "connected app": gettext_lazy("connected app"),
     "connection": gettext_lazy("connection"),

@@ -18,7 +18,7 @@ from django.utils.translation import gettext as _
 
 from audit import display, hooks, local_time, outcomes
 from audit.actions import log
-from audit.admin import call_page, saved_views, views
+from audit.admin import call_page, case_file, saved_views, views
 from audit.admin.actions import ActionAdmin
 from audit.admin.base import ReadOnlyAdmin, choice_filter, column, label, text_filter, time_filter
 from audit.admin.chain import CheckpointAdmin, VerificationAdmin
@@ -74,6 +74,7 @@ class CallAdmin(ReadOnlyAdmin):
     def get_urls(self) -> list[URLPattern]:
         pages = (
             ("export/", views.export_calls, "audit_call_export"),
+            ("case-file/", case_file.make, "audit_call_case_file"),
             ("compare/", views.compare, "audit_call_compare"),
             ("views/", saved_views.manage, "audit_call_views"),
             ("views/new/", saved_views.create, "audit_call_views_new"),
@@ -101,6 +102,9 @@ class CallAdmin(ReadOnlyAdmin):
                 (label, f"{address}?{views.encode_query(wanted, format=kind)}")
                 for kind, label in (("jsonl", "JSON Lines"), ("csv", "CSV"))
             ],
+            "case_file": f"{reverse('admin:audit_call_case_file')}?{views.encode_query(wanted)}"
+            if request.user.has_perm(case_file.PERMISSION)
+            else "",
             "views": saved_views.list_views(request.user),
             "wanted": wanted,
         }

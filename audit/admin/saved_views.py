@@ -77,7 +77,7 @@ def _make_displayed_view(view: SavedView, user: Any) -> DisplayedView:
         owner=invisible.show(view.owner.get_username()),
         is_own=view.owner_id == user.pk,
         url=calls_url(**filters),
-        filters_text=invisible.show(_format_filters(filters)[:300]),
+        filters_text=invisible.show(format_filters(filters)[:300]),
     )
 
 
@@ -91,7 +91,7 @@ def filters_of(view: SavedView) -> dict[str, str]:
         return CallSearch.from_parameters(values).to_parameters() if isinstance(values, dict) else {}
 
 
-def _format_filters(filters: dict[str, str]) -> str:
+def format_filters(filters: dict[str, str]) -> str:
     times = {name: local_time.parse_time(value) for name, value in filters.items() if name in {"since", "until"}}
     texts = filters | {name: local_time.format_time_with_zone(time) for name, time in times.items() if time is not None}
     if "outcome" in texts:

@@ -55,7 +55,7 @@ def export_calls(request: HttpRequest, model_admin: Any) -> HttpResponseBase:
     rows.log_export(search, kind, "download")
     body = rows.chunks(search, kind)
     # Under ASGI a plain iterator would be read to its end before the first byte is sent.
-    content = _iterate_in_thread(body) if isinstance(request, ASGIRequest) else body
+    content = iterate_in_thread(body) if isinstance(request, ASGIRequest) else body
     response = StreamingHttpResponse(content, content_type=rows.FORMATS[kind])
     name = f"calls-{timezone.now():%Y%m%d-%H%M%S}.{kind}"
     response["Content-Disposition"] = f'attachment; filename="{name}"'
@@ -63,7 +63,7 @@ def export_calls(request: HttpRequest, model_admin: Any) -> HttpResponseBase:
     return response
 
 
-async def _iterate_in_thread(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+async def iterate_in_thread(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
     following = sync_to_async(lambda: next(chunks, None))
     while (chunk := await following()) is not None:
         yield chunk

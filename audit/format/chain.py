@@ -83,6 +83,17 @@ def content(values: Sequence[Any]) -> str:
     return sha256(encode(values).encode()).hexdigest()
 
 
+def call_content(kind: str, values: Sequence[Any]) -> str:
+    """Return the digest that an entry of this kind covers of a call.
+
+    `values` has the columns of its start and its end, with digests for the bodies, milliseconds for times, and 32
+    hexadecimal digits for the id.
+    """
+    if kind == REFUSED:
+        return content(values)
+    return content(values[:END_OFFSET] if kind == BEGIN else [values[0], *values[END_OFFSET:]])
+
+
 def link_hash(writer: int, sequence: int, previous: str, kind: str, subject: str, content: str) -> str:
     return sha256(f"{writer} {sequence} {previous} {kind} {subject} {content}".encode()).hexdigest()
 

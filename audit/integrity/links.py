@@ -290,12 +290,7 @@ def _check_call(link: Link, row: tuple[Any, ...] | None, prune_limits: PruneLimi
     ended = values[_ENDED]
     values[_ENDED] = timestamps.to_ms(ended) if ended is not None else None
     values[_RESULT] = _digest(values[_RESULT], state)
-    parts = {
-        chain.BEGIN: values[:_END_OFFSET],
-        chain.REFUSED: values,
-    }
-    logged = parts.get(link.kind, [values[0], *values[_END_OFFSET:]])
-    if chain.content(logged) != link.content:
+    if chain.call_content(link.kind, values) != link.content:
         return Finding({chain.BEGIN: "start_edited", chain.REFUSED: "edited"}.get(link.kind, "end_edited"))
     return None
 

@@ -59,6 +59,15 @@ _SENTENCES: Final = {
     "newest_deleted": gettext_noop("missing: the newest entries were deleted, but %s names it"),
     "unreadable": gettext_noop("a row was changed, and cannot be read: %s"),
     "hash_differs": gettext_noop("does not match the hash in %s"),
+    "file_unreadable": gettext_noop("is not a case file that can be read: %s"),
+    "file_names": gettext_noop("the archive has too many files, or two with one name"),
+    "file_missing": gettext_noop("missing from the archive"),
+    "file_added": gettext_noop("was added: the manifest does not name it"),
+    "file_changed": gettext_noop("was changed after the case file was made"),
+    "file_signature": gettext_noop("was changed: its signature is not valid"),
+    "archive_changed": gettext_noop("the bytes around the files were changed after the case file was made"),
+    "line_unreadable": gettext_noop("line %s cannot be read"),
+    "part_differs": gettext_noop("this part of the hash chain does not lead to checkpoint %s"),
 }
 """Sentence of each code; each %s takes the next parameter."""
 CODES: Final = frozenset(_SENTENCES)
@@ -69,6 +78,7 @@ _SUBJECTS: Final = {
     "outside": gettext_noop("external checkpoint %s"),
     "link": gettext_noop("hash chain entry %s"),
     "log": gettext_noop("audit log"),
+    "file": gettext_noop("file %s"),
 }
 """Subjects as pages name them."""
 _ENGLISH_SUBJECTS: Final = {
@@ -78,6 +88,7 @@ _ENGLISH_SUBJECTS: Final = {
     "outside": "external checkpoint %s",
     "link": "link %s",
     "log": "audit log",
+    "file": "file %s",
 }
 """Subjects as `verifycalls` names them."""
 

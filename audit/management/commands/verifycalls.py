@@ -1,4 +1,7 @@
-"""`manage.py verifycalls [--head FILE] [--keys FILE] [--recent] [--json]`: verify the audit log."""
+"""Verification of the audit log, or of a case file.
+
+`manage.py verifycalls [--head FILE] [--keys FILE] [--recent] [--json]`, or `verifycalls --bundle FILE [--keys FILE]`.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,19 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from audit.case_files import examination
 from audit.format import keys, timestamps
 from audit.format.keys import TrustedKeys
 from audit.integrity import verification
 from audit.integrity.checkpoints import SignedCheckpoint, read_file
+from audit.integrity.messages import Problem
 
 
 class Command(BaseCommand):
     help = (
         "Verify the audit log: every hash chain, call, admin change and checkpoint. If an entry was changed, deleted, "
         "added or moved, print the first one and exit with status 1. Entries after the last checkpoint are counted as "
-        "not yet covered."
+        "not yet covered. With --bundle, verify a case file instead, without the database."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -46,11 +51,23 @@ class Command(BaseCommand):
         parser.add_argument(
             "--recent", action="store_true", help="verify only what was logged after the last checkpoint"
         )
+        parser.add_argument(
+            "--bundle",
+            type=Path,
+            metavar="FILE",
+            help="verify a case file instead of the audit log. On another machine, give the public key of the "
+            "installation that made it with --keys, and get that key from its operator, never with the file",
+        )
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["public_key"]:
             self.stdout.write(keys.public_key())
+            return
+        if options["bundle"]:
+            if options["head"] or options["recent"]:
+                raise CommandError("--bundle cannot be combined with --head or --recent")
+            self._verify_bundle(options["bundle"], _read_keys(options["keys"]), as_json=options["json"])
             return
         external, trusted = _read_external(options["head"]), _read_keys(options["keys"])
         report = verification.run(external, recent=options["recent"], trusted=trusted)
@@ -61,15 +78,7 @@ class Command(BaseCommand):
                         "ok": report.ok,
                         "first": report.first or None,
                         "problems": [str(problem) for problem in report.problems],
-                        "findings": [
-                            {
-                                "problem": str(problem),
-                                "subject": str(problem.subject),
-                                "code": problem.finding.code,
-                                "params": {name: str(value) for name, value in problem.finding.params.items()},
-                            }
-                            for problem in report.problems
-                        ],
+                        "findings": _list_findings(report.problems),
                         "outside_head": report.outside_head,
                         "through": report.through or None,
                         "links": report.links,
@@ -86,6 +95,48 @@ class Command(BaseCommand):
             self._print_report(report)
         if not report.ok:
             sys.exit(1)
+
+    def _verify_bundle(self, path: Path, trusted: TrustedKeys, *, as_json: bool) -> None:
+        try:
+            report = examination.examine(path, trusted)
+        except OSError as error:
+            raise CommandError(f"--bundle: {error}") from error
+        if as_json:
+            found = {
+                "ok": report.ok,
+                "problems": [str(problem) for problem in report.problems],
+                "findings": _list_findings(report.problems),
+                "calls": report.calls,
+                "changes": report.changes,
+                "uncovered": report.uncovered,
+                "repacked": report.repacked,
+                "manifest": report.manifest or None,
+            }
+            self.stdout.write(json.dumps(found))
+        elif report.ok:
+            self._print_bundle(report)
+        else:
+            self.stdout.write(f"BROKEN {report.problems[0]}")
+            for problem in report.problems[1:]:
+                self.stdout.write(f"       {problem}")
+            if len(report.problems) >= examination.MAX_PROBLEMS:
+                self.stdout.write("       (further problems are not listed)")
+        if not report.ok:
+            sys.exit(1)
+
+    def _print_bundle(self, report: examination.CaseReport) -> None:
+        manifest = report.manifest
+        self.stdout.write(
+            f"OK {report.calls} calls and {report.changes} changes are as {manifest['installation']} logged them; "
+            f"made by {manifest['made_by']} at {manifest['made_at']}, signed with key {manifest['key']}."
+        )
+        if report.uncovered:
+            self.stdout.write(
+                f"NOT YET COVERED {report.uncovered} entries: no checkpoint covered them when the case file was made. "
+                "Only its own signature vouches for them."
+            )
+        if report.repacked:
+            self.stdout.write("The archive was packed again by another program. Its files are unchanged.")
 
     def _print_report(self, report: verification.Report) -> None:
         count = (
@@ -115,6 +166,18 @@ class Command(BaseCommand):
                 f"NOT YET COVERED {report.uncovered} newer entries: the last checkpoint is {report.checkpoint}, signed "
                 f"at {at:%Y-%m-%d %H:%M:%S} UTC. What was deleted after them could go unnoticed until the next one."
             )
+
+
+def _list_findings(problems: list[Problem]) -> list[dict[str, Any]]:
+    return [
+        {
+            "problem": str(problem),
+            "subject": str(problem.subject),
+            "code": problem.finding.code,
+            "params": {name: str(value) for name, value in problem.finding.params.items()},
+        }
+        for problem in problems
+    ]
 
 
 def _read_external(path: Path | None) -> list[SignedCheckpoint] | None:

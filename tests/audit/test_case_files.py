@@ -1,0 +1,427 @@
+"""Case files: complete for their scope, verified without the database, and every change to them is named."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings as project
+from django.contrib.auth.models import Group, Permission, User
+from django.core.management import CommandError, call_command
+from django.urls import reverse
+from django.utils import timezone
+
+from audit import hooks, recorder, retention
+from audit.actions import ledger
+from audit.case_files import archive, collection, examination
+from audit.case_files.collection import Case
+from audit.format import chain, keys
+from audit.format.keys import TrustedKeys
+from audit.models import Action, Call
+from audit.queries.search import CallSearch
+from catalog.models import Grant, Tool
+from tests.audit.attempts import call, intent
+from tests.audit.stores import AuditStore
+from tests.factories import make_tool
+from toolhub.access.models import AccessToken
+from toolhub.parts import parts
+
+
+@pytest.fixture
+def without_catalogue() -> Iterator[None]:
+    """The databases of these tests have the tables of the audit log only."""
+    before = parts.get(hooks.Catalogue)
+    parts.put(hooks.Catalogue())
+    yield
+    parts.put(before)
+
+
+def log_calls(count: int = 6) -> None:
+    async def calls() -> None:
+        for number in range(count):
+            await call(f"tool_{number}", "ok" if number % 2 else "tool_error")
+        await recorder.deny(intent("nowhere"), recorder.Ending("unknown_tool"))
+        await recorder.stop(60)
+
+    asyncio.run(calls())
+    ledger.write("root", "changed", "tool", "calculate_sum", {"title": "Sum"}, {"title": "Total"})
+
+
+def make(path: Path, has_bodies: bool = True, **filters: str) -> Path:
+    case = Case(CallSearch(**filters), "ticket 4711", "root", has_bodies)
+    path.write_bytes(b"".join(collection.chunks(case)))
+    return path
+
+
+def examine(path: Path) -> examination.CaseReport:
+    return examination.examine(path, TrustedKeys.from_settings())
+
+
+def lines(path: Path, name: str) -> list[Any]:
+    with zipfile.ZipFile(path) as bundle:
+        return [json.loads(line) for line in bundle.read(name).splitlines()]
+
+
+def rewrite(path: Path, change: Callable[[dict[str, bytes]], None], *, sign: bool = False) -> None:
+    """Write the case file again with other files; with `sign`, with a manifest that fits and this process's key."""
+    with zipfile.ZipFile(path) as bundle:
+        files = {name: bundle.read(name) for name in bundle.namelist()}
+    change(files)
+    if sign:
+        manifest = json.loads(files[archive.MANIFEST])
+        for one in manifest["files"]:
+            data = files[one["name"]]
+            one.update(bytes=len(data), sha256=archive.sha256(data).hexdigest())
+        files[archive.MANIFEST] = json.dumps(manifest).encode()
+        text = archive.manifest_text(archive.sha256(files[archive.MANIFEST]).hexdigest())
+        files[archive.SIGNATURE] = archive.sign(text)
+    with zipfile.ZipFile(path, "w") as bundle:
+        for name, data in files.items():
+            bundle.writestr(name, data)
+
+
+def test_a_case_file_verifies_with_the_public_key_alone(
+    audit_store: AuditStore, without_catalogue: None, tmp_path: Path
+) -> None:
+    log_calls()
+    path = make(tmp_path / "case.zip")
+    pinned = tmp_path / "KEYS"
+    pinned.write_text(f"{keys.public_key()} toolhub\n")
+    report = examination.examine(path, TrustedKeys.from_file(pinned))
+    assert report.problems == []
+    assert (report.calls, report.uncovered, report.repacked) == (7, 0, False)
+    assert report.changes == Action.objects.count() > 0
+    assert report.manifest["reason"] == "ticket 4711" and report.manifest["made_by"] == "root"
+    assert {line["name"] for line in lines(path, archive.CALLS)} == {*(f"tool_{n}" for n in range(6)), "nowhere"}
+
+
+def test_one_changed_byte_anywhere_is_named(audit_store: AuditStore, without_catalogue: None, tmp_path: Path) -> None:
+    log_calls(2)
+    path = make(tmp_path / "case.zip")
+    data = path.read_bytes()
+    for position in (*range(0, len(data) - 600, 61), *range(len(data) - 600, len(data), 7)):
+        path.write_bytes(data[:position] + bytes([data[position] ^ 0x20]) + data[position + 1 :])
+        report = examine(path)
+        assert report.problems, position
+        assert report.problems[0].subject.kind in {"file", "call", "action", "checkpoint", "link"}
+    path.write_bytes(data)
+    assert examine(path).ok
+
+
+@pytest.mark.parametrize("name", [archive.CALLS, archive.ACTIVITY, archive.LINKS, archive.CHECKPOINTS, "README.txt"])
+def test_a_changed_file_is_named(name: str, audit_store: AuditStore, without_catalogue: None, tmp_path: Path) -> None:
+    log_calls(2)
+    path = make(tmp_path / "case.zip")
+    rewrite(path, lambda files: files.update({name: files[name].replace(b"e", b"f", 1)}))
+    assert str(examine(path).problems[0]) == f"file {name}: was changed after the case file was made"
+    rewrite(path, lambda files: files.pop(name) and None)
+    assert str(examine(path).problems[0]) == f"file {name}: missing from the archive"
+
+
+def test_a_file_that_was_added_and_a_name_that_occurs_twice_are_named(
+    audit_store: AuditStore, without_catalogue: None, tmp_path: Path
+) -> None:
+    log_calls(1)
+    path = make(tmp_path / "case.zip")
+    rewrite(path, lambda files: files.update({"more.jsonl": b"{}"}))
+    assert [str(one) for one in examine(path).problems] == ["file more.jsonl: was added: the manifest does not name it"]
+    path = make(tmp_path / "twice.zip")
+    with pytest.warns(UserWarning, match="Duplicate"), zipfile.ZipFile(path, "a") as bundle:
+        bundle.writestr(archive.CALLS, b"")
+    assert examine(path).problems[0].finding.code == "file_names"
+
+
+def test_an_archive_that_was_packed_again_still_verifies(
+    audit_store: AuditStore, without_catalogue: None, tmp_path: Path
+) -> None:
+    log_calls(1)
+    path = make(tmp_path / "case.zip")
+    rewrite(path, lambda files: None)
+    report = examine(path)
+    assert report.ok and report.repacked
+
+
+def test_a_case_file_of_another_key_is_not_believed(
+    audit_store: AuditStore, without_catalogue: None, tmp_path: Path, settings: Any
+) -> None:
+    log_calls(1)
+    trusted = TrustedKeys.from_settings()
+    path = make(tmp_path / "case.zip")
+    settings.RECORD_KEY = "another installation's key, of at least 32 characters"
+    rewrite(path, lambda files: None, sign=True)
+    report = examination.examine(path, trusted)
+    assert [one.finding.code for one in report.problems] == ["checkpoint_key"]
+    assert report.manifest == {} and report.calls == 0
+
+
+def test_whoever_makes_another_manifest_cannot_change_a_call_unseen(
+    audit_store: AuditStore, without_catalogue: None, tmp_path: Path
+) -> None:
+    """Even a stolen signing process cannot make the hash chain lead from an edited call to a checkpoint."""
+    log_calls(2)
+    edits: tuple[tuple[str, str, bytes, bytes, str], ...] = (
+        ("call", archive.CALLS, b'"username":"alice"', b'"username":"bob"', "start_edited"),
+        ("call", archive.CALLS, b'\\"a\\":1', b'\\"a\\":7', "start_edited"),
+        ("call", archive.CALLS, b'"outcome":"ok"', b'"outcome":"refused"', "end_edited"),
+        ("call", archive.CALLS, b'"outcome":"unknown_tool"', b'"outcome":"limited"', "edited"),
+        ("action", archive.ACTIVITY, b'"actor":"root"', b'"actor":"bob"', "edited"),
+    )
+    for number, (kind, name, old, new, code) in enumerate(edits):
+        path = make(tmp_path / f"{number}.zip")
+        rewrite(path, lambda files, n=name, o=old, w=new: files.update({n: files[n].replace(o, w)}), sign=True)  # type: ignore[misc]
+        problems = examine(path).problems
+        assert problems and {(one.subject.kind, one.finding.code) for one in problems} <= {
+            (kind, code), (kind, "edited"), (kind, "start_edited"), (kind, "end_edited"),
+        }, edits[number]  # fmt: skip
+        assert code in {one.finding.code for one in problems}
+
+
+def test_a_link_that_was_changed_leads_to_no_checkpoint(
+    audit_store: AuditStore, without_catalogue: None, tmp_path: Path
+) -> None:
+    log_calls(2)
+    path = make(tmp_path / "case.zip")
+
+    def change(files: dict[str, bytes]) -> None:
+        files[archive.LINKS] = files[archive.LINKS].replace(b'"finish"', b'"closed"', 1)
+
+    rewrite(path, change, sign=True)
+    assert examine(path).problems[0].finding.code == "part_differs"
+
+
+def test_a_call_that_was_edited_before_the_case_file_was_made_is_named(
+    audit_store: AuditStore, without_catalogue: None, tmp_path: Path
+) -> None:
+    log_calls()
+    row = Call.objects.get(name="tool_3")
+    audit_store.sql("UPDATE audit_call SET arguments = '{}' WHERE name = 'tool_3'")
+    problems = examine(make(tmp_path / "case.zip")).problems
+    assert [str(one) for one in problems] == [f"call {row.pk}: its start was edited after it was logged"]
+
+
+def test_a_call_whose_link_was_deleted_is_named(
+    audit_store: AuditStore, without_catalogue: None, tmp_path: Path
+) -> None:
+    log_calls()
+    row = Call.objects.get(name="tool_3")
+    audit_store.sql(f"DELETE FROM audit_link WHERE id = {row.link}")
+    report = examine(make(tmp_path / "case.zip"))
+    assert any(one.subject.name == str(row.pk) or one.finding.code == "part_differs" for one in report.problems)
+
+
+def test_bodies_that_were_left_out_are_not_in_the_file_and_still_verify(
+    audit_store: AuditStore, without_catalogue: None, tmp_path: Path
+) -> None:
+    log_calls(2)
+    path = make(tmp_path / "case.zip", has_bodies=False)
+    assert examine(path).ok
+    for line in lines(path, archive.CALLS):
+        assert line["arguments"].startswith(archive.OMITTED_PREFIX) and line["result"].startswith("omitted:sha256:")
+
+
+def test_bodies_that_retention_removed_verify(audit_store: AuditStore, without_catalogue: None, tmp_path: Path) -> None:
+    log_calls(2)
+    assert retention.prune(timezone.now() + timedelta(seconds=1), retention.BODIES).bodies == 3
+    path = make(tmp_path / "case.zip", user="alice")
+    assert examine(path).ok
+    assert all(line["result"].startswith(chain.PRUNED_PREFIX) for line in lines(path, archive.CALLS))
+
+
+def test_bodies_that_no_logged_removal_explains_are_named(
+    audit_store: AuditStore, without_catalogue: None, tmp_path: Path
+) -> None:
+    log_calls(2)
+    row = Call.objects.get(name="tool_0")
+    digests = [f"{chain.PRUNED_PREFIX}{chain.body_digest(body)}" for body in (row.arguments, row.result)]
+    audit_store.sql(
+        "UPDATE audit_call SET body_state = 'pruned', arguments = '{}', result = '{}' WHERE link = {}".format(
+            *digests, row.link
+        )
+    )
+    problems = examine(make(tmp_path / "forged.zip")).problems
+    assert [(one.subject.name, one.finding.code) for one in problems] == [(str(row.pk), "bodies_removed")]
+
+
+def test_a_running_call_is_in_the_case_file_with_its_start(
+    audit_store: AuditStore, without_catalogue: None, tmp_path: Path
+) -> None:
+    async def run() -> Any:
+        await recorder.begin(intent("slow"))
+        await asyncio.to_thread(make, tmp_path / "case.zip")
+
+    asyncio.run(run())
+    report = examine(tmp_path / "case.zip")
+    assert report.ok and report.calls == 1
+    assert lines(tmp_path / "case.zip", archive.CALLS)[0]["outcome"] == "running"
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", b"no zip at all", b"PK\x05\x06" + b"\0" * 18])
+def test_a_file_that_is_no_case_file_is_named(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    path.write_bytes(content)
+    report = examine(path)
+    assert [one.finding.code in {"file_unreadable", "file_missing"} for one in report.problems] == [True]
+
+
+def test_a_manifest_of_any_size_is_read_within_a_bound(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as bundle:
+        bundle.writestr(archive.MANIFEST, b" " * 50_000_000)
+        bundle.writestr(archive.SIGNATURE, b"{}")
+    assert [one.finding.code for one in examine(path).problems] == ["file_changed"]
+
+
+def test_the_command_verifies_a_case_file_without_a_database(
+    audit_store: AuditStore, without_catalogue: None, tmp_path: Path
+) -> None:
+    log_calls(3)
+    path = make(tmp_path / "case.zip")
+    pinned, elsewhere = tmp_path / "KEYS", tmp_path / "elsewhere"
+    pinned.write_text(keys.public_key())
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("TOOLHUB_", "DJANGO"))}
+
+    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "manage.py", "verifycalls", "--bundle", *map(str, arguments)]
+        return subprocess.run(
+            command, cwd=project.BASE_DIR, capture_output=True, text=True, check=False,
+            env=environment | {"TOOLHUB_DATA_DIR": str(elsewhere)},
+        )  # fmt: skip
+
+    found = run(path, "--keys", pinned)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.startswith("OK 4 calls and ")
+    assert not (elsewhere / "toolhub.sqlite3").exists()
+    untrusted = run(path)
+    assert untrusted.returncode == 1 and "is not among the trusted keys" in untrusted.stdout
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3] ^= 1
+    path.write_bytes(data)
+    broken = run(path, "--keys", pinned, "--json")
+    assert broken.returncode == 1 and json.loads(broken.stdout)["findings"][0]["code"]
+
+
+def test_the_command_refuses_options_of_the_whole_log_and_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="cannot be combined"):
+        call_command("verifycalls", "--bundle", str(tmp_path / "x"), "--recent", stdout=StringIO())
+    with pytest.raises(CommandError, match="--bundle: "):
+        call_command("verifycalls", "--bundle", str(tmp_path / "x"), stdout=StringIO())
+
+
+# --- the page --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def auditor(db: None) -> User:
+    user = User.objects.create_user("audrey", is_staff=True)
+    user.groups.add(Group.objects.get(name="auditor"))
+    return user
+
+
+def permit(user: User) -> User:
+    user.user_permissions.add(Permission.objects.get(codename="make_casefile"))
+    return User.objects.get(pk=user.pk)
+
+
+ADDRESS = "admin:audit_call_case_file"
+REASON = {"reason": "ticket 4711", "has_bodies": "on"}
+
+
+def test_reading_the_audit_log_is_not_enough_to_make_one(client: Any, auditor: User) -> None:
+    client.force_login(auditor)
+    assert client.get(reverse(ADDRESS)).status_code == client.post(reverse(ADDRESS), REASON).status_code == 403
+    assert "case-file" not in client.get(reverse("admin:audit_call_changelist")).content.decode()
+    reader = permit(User.objects.create_user("rita", is_staff=True))
+    client.force_login(reader)
+    assert client.post(reverse(ADDRESS), REASON).status_code == 403
+    assert not Action.objects.filter(kind="case file").exists()
+
+
+def test_a_case_file_needs_a_reason(client: Any, auditor: User) -> None:
+    client.force_login(permit(auditor))
+    response = client.post(reverse(ADDRESS), {"reason": "  "})
+    assert response.status_code == 200 and "This field is required." in response.content.decode()
+    assert not Action.objects.filter(kind="case file").exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_person_s_case_file_has_their_calls_grants_and_credentials_and_no_secret(
+    client: Any, tmp_path: Path, alice: User, bob: User, auditor: User
+) -> None:
+    tool = make_tool("calculate_sum")
+    grant = Grant.objects.create(tool=tool, user=alice, note="asked by Carol")
+    grant.note = "until Friday"
+    grant.save()
+    Grant.objects.create(tool=tool, user=bob, note="not about her")
+    kept, text = AccessToken.objects.issue(alice, "laptop")
+    AccessToken.objects.issue(bob, "desktop")
+    log_of(alice, tool)
+    log_of(bob, tool)
+    client.force_login(permit(auditor))
+    page = client.get(reverse("admin:audit_call_changelist"), {"user": "alice"}).content.decode()
+    assert f"{reverse(ADDRESS)}?user=alice" in page
+    response = client.post(f"{reverse(ADDRESS)}?user=alice", REASON)
+    logged = Action.objects.get(kind="case file")
+    assert logged.actor == "audrey" and json.loads(logged.after)["reason"] == "ticket 4711"
+    assert json.loads(logged.after)["filters"] == {"user": "alice"}
+    path = tmp_path / "case.zip"
+    path.write_bytes(b"".join(response.streaming_content))
+    assert examine(path).problems == []
+    assert {line["username"] for line in lines(path, archive.CALLS)} == {"alice"}
+    assert [line["username"] for line in lines(path, "people.jsonl")] == ["alice"]
+    notes = [(line["change"], line["note"]) for line in lines(path, "grants.jsonl")]
+    assert notes == [("created", "asked by Carol"), ("changed", "until Friday")]
+    tokens = lines(path, "access-tokens.jsonl")
+    assert [line["id"] for line in tokens] == [kept.pk]
+    with zipfile.ZipFile(path) as bundle:
+        everything = b"".join(bundle.read(name) for name in bundle.namelist()).decode()
+    for hidden in (text, kept.digest, alice.password):
+        assert hidden not in everything
+
+
+def log_of(user: User, tool: Tool) -> None:
+    from audit.types import Caller, Credential
+
+    caller = Caller(Credential(user.pk, user.username, "token:1", "laptop", None, None), "http", "2025-11-25", "")
+    wanted = recorder.Intent(caller, "tools/call", tool.name, tool.pk, "d" * 64, "grant 1", "{}", "17")
+
+    async def run() -> None:
+        begun = await recorder.begin(wanted)
+        await recorder.finish(begun, recorder.Ending("ok", result="{}", result_bytes=2, result_sha256="e" * 64))
+        await recorder.stop(60)
+
+    asyncio.run(run())
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_tool_s_case_file_has_the_grants_of_everybody_and_the_definition(
+    client: Any, tmp_path: Path, alice: User, bob: User, auditor: User
+) -> None:
+    tool = make_tool("calculate_sum")
+    other = make_tool("other")
+    Grant.objects.create(tool=tool, user=alice, note="hers")
+    Grant.objects.create(tool=tool, user=bob, note="his")
+    Grant.objects.create(tool=other, user=bob, note="another tool's")
+    log_of(alice, tool)
+    client.force_login(permit(auditor))
+    response = client.post(f"{reverse(ADDRESS)}?tool=calculate_sum", REASON)
+    path = tmp_path / "case.zip"
+    path.write_bytes(b"".join(response.streaming_content))
+    assert examine(path).ok
+    assert {line["note"] for line in lines(path, "grants.jsonl")} == {"hers", "his"}
+    (definition,) = lines(path, archive.DEFINITIONS)
+    assert definition["name"] == "calculate_sum" and definition["definition"]
+
+
+def test_an_empty_scope_is_a_case_file_that_says_so(tmp_path: Path, db: None) -> None:
+    path = make(tmp_path / "case.zip", user="nobody-here")
+    assert examine(path).ok and examine(path).calls == 0

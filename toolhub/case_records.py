@@ -1,0 +1,148 @@
+"""Records of a case file that the audit log does not hold: people, credentials, grants and toolsets, without secrets.
+
+Columns are named one by one: a new column of a model, which may be a digest or a secret, is in no case file by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from functools import reduce
+from operator import or_
+from typing import Any
+
+from django.contrib.auth.models import Group, User
+from django.db.models import Model, Q, QuerySet
+
+from audit.hooks import CaseRecords, CaseScope
+from catalog.calls import call_log
+from catalog.models import Grant, Limit, Tool, Toolset
+from toolhub.access.models import AccessToken
+from toolhub.oauth.models import ConnectedApp
+
+BATCH_ROWS = 500
+USER_FIELDS = (
+    "id", "username", "first_name", "last_name", "email", "is_active", "is_staff", "is_superuser", "date_joined",
+    "last_login",
+)  # fmt: skip
+TOKEN_FIELDS = (
+    "id", "user_id", "name", "prefix", "created", "expires", "last_used", "last_address", "revoked", "restricted",
+    "made_by_owner", "client_key", "replaces_id",
+)  # fmt: skip
+APP_FIELDS = (
+    "id", "user_id", "client_id", "scope", "restricted", "destination", "created", "activated", "expires", "last_used",
+    "last_address", "revoked", "by_device",
+)  # fmt: skip
+GRANT_FIELDS = (
+    "id", "effect", "tool_id", "toolset_id", "resource_id", "prompt_id", "user_id", "group_id", "everyone", "starts",
+    "ends", "environments", "note",
+)  # fmt: skip
+LIMIT_FIELDS = (
+    "id", "tool_id", "toolset_id", "all_tools", "method", "scope", "user_id", "group_id", "rate", "note",
+)  # fmt: skip
+TARGETS = {call_log.TOOL: "tool_id", call_log.RESOURCE: "resource_id", call_log.PROMPT: "prompt_id"}
+"""Method of a call -> column of a grant that names its target."""
+
+
+def list_records(scope: CaseScope) -> CaseRecords:
+    """Yield the name and the lines of each file. Deleted people and credentials are in the admin activity alone."""
+    users = _find_users(scope)
+    user_ids = list(users.values_list("pk", flat=True))
+    group_ids = list(Group.objects.filter(user__in=user_ids).order_by().distinct().values_list("pk", flat=True))
+    yield "people.jsonl", _describe(users, USER_FIELDS, groups=lambda row: _names(row.groups.all()))
+    tokens = _of_users(AccessToken.objects.all(), user_ids, "token", scope)
+    yield "access-tokens.jsonl", _describe(tokens, TOKEN_FIELDS, toolsets=_toolsets_of)
+    apps = _of_users(ConnectedApp.objects.select_related("client"), user_ids, "app", scope)
+    yield "connected-apps.jsonl", _describe(apps, APP_FIELDS, client=_client_of, toolsets=_toolsets_of)
+    toolset_ids = _find_toolsets(scope)
+    for name, model, columns, everybody in (
+        ("grants.jsonl", Grant, GRANT_FIELDS, Q(everyone=True)),
+        ("rate-limits.jsonl", Limit, LIMIT_FIELDS, Q(user=None, group=None)),
+    ):
+        who = Q(user_id__in=user_ids) | Q(group_id__in=group_ids) | everybody
+        what = _reach(scope, toolset_ids, {one.attname for one in model._meta.concrete_fields})
+        yield name, _list_versions(model, columns, _choose(scope, who, what), scope)
+    yield "toolsets.jsonl", _describe(Toolset.objects.filter(pk__in=toolset_ids), ("id", "name", "description"))
+
+
+def _find_users(scope: CaseScope) -> QuerySet[User]:
+    return User.objects.filter(Q(pk__in=scope.user_ids) | Q(username__in=scope.usernames)).order_by("pk")
+
+
+def _of_users(rows: QuerySet[Any], user_ids: list[int], kind: str, scope: CaseScope) -> QuerySet[Any]:
+    """Return the credentials of these people, and those that calls used."""
+    numbers = [id.partition(":")[2] for id in scope.credential_ids if id.startswith(f"{kind}:")]
+    used = [int(number) for number in numbers if number.isdecimal() and len(number) < 19]
+    return rows.filter(Q(user_id__in=user_ids) | Q(pk__in=used)).order_by("pk")
+
+
+def _find_toolsets(scope: CaseScope) -> list[int]:
+    """Return the toolsets that have, or had, a tool, resource or prompt of the case."""
+    found: set[int] = set()
+    for column, keys in _targets(scope).items():
+        name = column.removesuffix("_id")
+        found.update(Toolset.objects.filter(**{f"{name}s__in": keys}).order_by().values_list("pk", flat=True))
+    return sorted(found)
+
+
+def _targets(scope: CaseScope) -> dict[str, set[int]]:
+    found: dict[str, set[int]] = {}
+    for method, key in scope.targets:
+        if method in TARGETS:
+            found.setdefault(TARGETS[method], set()).add(key)
+    if scope.tool:
+        named = Tool.objects.filter(name=scope.tool).values_list("pk", flat=True)
+        found.setdefault("tool_id", set()).update(named)
+    return found
+
+
+def _reach(scope: CaseScope, toolset_ids: list[int], columns: set[str]) -> Q:
+    """Return the condition on rows that name a target of the case, directly or by a toolset."""
+    targets = {column: keys for column, keys in _targets(scope).items() if column in columns}
+    return reduce(
+        or_, (Q(**{f"{column}__in": keys}) for column, keys in targets.items()), Q(toolset_id__in=toolset_ids)
+    )
+
+
+def _choose(scope: CaseScope, who: Q, what: Q) -> Q:
+    """Return the condition on grants: all of a person, all of a tool, or those that can have decided a call."""
+    if scope.user:
+        return who
+    return what if scope.tool else who & what
+
+
+def _list_versions(model: Any, columns: Iterable[str], wanted: Q, scope: CaseScope) -> Iterator[dict[str, Any]]:
+    """Yield every version, oldest first, up to the end of the case: also of rows that were deleted since."""
+    versions = model.history.filter(wanted).select_related("history_user").order_by("history_id")
+    if scope.until is not None:
+        versions = versions.filter(history_date__lt=scope.until)
+    changed = {"+": "created", "~": "changed", "-": "deleted"}
+    for row in versions.iterator(BATCH_ROWS):
+        yield {
+            "change": changed.get(row.history_type, row.history_type),
+            "at": _to_json(row.history_date),
+            "by": row.history_user.get_username() if row.history_user is not None else "",
+            **{name: _to_json(getattr(row, name)) for name in columns},
+        }
+
+
+def _describe(rows: QuerySet[Any], columns: Iterable[str], **more: Callable[[Any], Any]) -> Iterator[dict[str, Any]]:
+    for row in rows.iterator(BATCH_ROWS):
+        values = {name: _to_json(getattr(row, name)) for name in columns}
+        yield values | {name: make(row) for name, make in more.items()}
+
+
+def _client_of(app: ConnectedApp) -> str:
+    return str(app.client.name)
+
+
+def _toolsets_of(credential: AccessToken | ConnectedApp) -> list[str]:
+    return _names(credential.toolsets.all())
+
+
+def _names(rows: Iterable[Model]) -> list[str]:
+    return sorted(map(str, rows))
+
+
+def _to_json(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else value
