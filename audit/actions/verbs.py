@@ -44,6 +44,7 @@ KINDS: dict[str, Promise] = {
     "OpenAPI document": gettext_lazy("OpenAPI document"),
     "access token": gettext_lazy("access token"),
     "account": gettext_lazy("account"),
+    "admin activity": gettext_lazy("admin activity"),
     "backup confirmation": gettext_lazy("backup confirmation"),
     "call": gettext_lazy("call"),
     "calls": gettext_lazy("calls"),

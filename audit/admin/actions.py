@@ -7,18 +7,26 @@ from typing import Any
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
-from django.db.models import Case, F, Q, TextField, Value, When
+from django.db.models import Case, F, Q, QuerySet, TextField, Value, When
 from django.db.models.functions import Length
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
+from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils import timezone
+from django.utils.decorators import method_decorator
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_safe
 
 from audit import local_time
-from audit.actions import diff_display, verbs
+from audit.actions import diff_display, log, verbs
+from audit.admin import views
 from audit.admin.base import ReadOnlyAdmin, calls_url, choice_filter, column, text_filter, time_filter
+from audit.export import activity
+from audit.export import rows as export_rows
 from audit.format import chain
 from audit.models import Action
 from audit.queries import lookup
@@ -53,13 +61,38 @@ class ActionAdmin(ReadOnlyAdmin):
     empty_message = gettext_lazy("No admin activity yet. Changes that administrators make are logged here.")
     search_help_text = gettext_lazy("Search actor, target, before or after, or paste an ID")
 
+    list_before_template = "admin/audit/action/above.html"
+
+    def get_urls(self) -> list[URLPattern]:
+        address = self.admin_site.admin_view(self.export)
+        urls: list[URLPattern] = super().get_urls()
+        return [path("export/", address, name="audit_action_export"), *urls]
+
     def page(self, request: HttpRequest, *, before: str, after: str) -> Page:
-        search = CallSearch.from_parameters(request.GET)
-        rows, rest = Action.objects.defer("before", "after"), Q()
+        rows, rest = self._find(request)
         lengths = {f"{name}_length": Length(name) for name in ("before", "after")}
-        rows = rows.annotate(**lengths).annotate(
-            short_before=_value_if_short("before"), short_after=_value_if_short("after")
-        )
+        rows = rows.defer("before", "after").annotate(**lengths)
+        rows = rows.annotate(short_before=_value_if_short("before"), short_after=_value_if_short("after"))
+        return page(rows, rest, before=before, after=after)
+
+    @method_decorator(require_safe)
+    def export(self, request: HttpRequest) -> HttpResponseBase:
+        """Return the filtered list as a download. The export itself is logged, before its first line."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        kind = request.GET.get("format", "jsonl")
+        if kind not in export_rows.FORMATS:
+            known = ", ".join(export_rows.FORMATS)
+            return HttpResponseBadRequest(f"format must be one of {known}", content_type="text/plain")
+        rows, rest = self._find(request)
+        log.record("exported", "admin activity", "download", None, {"format": kind, "filters": _filters(request)})
+        name = f"admin-activity-{timezone.now():%Y%m%d-%H%M%S}.{kind}"
+        return views.download(request, activity.chunks(rows, rest, kind), export_rows.FORMATS[kind], name)
+
+    def _find(self, request: HttpRequest) -> tuple[QuerySet[Action], Q | None]:
+        """Return the rows of the time span, and the condition on them."""
+        search = CallSearch.from_parameters(request.GET)
+        rows, rest = Action.objects.all(), Q()
         since, until = search.interval()
         if since is not None:
             rows = rows.filter(pk__gte=id_at(since))
@@ -77,14 +110,20 @@ class ActionAdmin(ReadOnlyAdmin):
                 | Q(before__icontains=spelled)
                 | Q(after__icontains=spelled)
             )
-        return page(rows, rest or None, before=before, after=after)
+        return rows, rest or None
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         if not self.has_view_permission(request):
             raise PermissionDenied
         if set(request.GET) == {"q"} and (url := lookup.find_url(request.GET.get("q", ""))):
             return redirect(url)
-        response: HttpResponse = super().changelist_view(request, extra_context)
+        address, wanted = reverse("admin:audit_action_export"), _filters(request)
+        exports = [
+            (label, f"{address}?{views.encode_query(wanted, format=kind)}")
+            for kind, label in (("jsonl", "JSON Lines"), ("csv", "CSV"))
+        ]
+        context = {"exports": exports, "wanted": wanted}
+        response: HttpResponse = super().changelist_view(request, context | (extra_context or {}))
         return response
 
     def change_view(
@@ -134,6 +173,11 @@ class ActionAdmin(ReadOnlyAdmin):
         if action.short_before is None or action.short_after is None:
             return _("long text (open to view)")
         return diff_display.format_summary(action.short_before, action.short_after)
+
+
+def _filters(request: HttpRequest) -> dict[str, str]:
+    names = ("q", "actor", "verb", "kind", "since", "until")
+    return {name: value[:500] for name in names if (value := str(request.GET.get(name) or "").strip())}
 
 
 def _format_operation(action: Action) -> str:

@@ -7,7 +7,6 @@ from typing import Any
 from django import forms
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
-from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
@@ -18,9 +17,8 @@ from django.views.decorators.http import require_http_methods
 from unfold.widgets import UnfoldAdminTextareaWidget, UnfoldBooleanSwitchWidget
 
 from audit.actions import log
-from audit.admin import saved_views
+from audit.admin import saved_views, views
 from audit.admin.base import calls_url
-from audit.admin.views import iterate_in_thread
 from audit.case_files import collection
 from audit.case_files.collection import MAX_REASON_CHARACTERS, Case
 from audit.format import keys
@@ -80,9 +78,4 @@ def _download(request: HttpRequest, case: Case) -> StreamingHttpResponse:
     body = collection.chunks(case)
     name = f"case-file-{timezone.now():%Y%m%d-%H%M%S}.zip"
     log.record("created", "case file", name, None, case.describe())
-    content = iterate_in_thread(body) if isinstance(request, ASGIRequest) else body
-    response = StreamingHttpResponse(content, content_type="application/zip")
-    response["Content-Disposition"] = f'attachment; filename="{name}"'
-    response["X-Content-Type-Options"] = "nosniff"
-    response["Cache-Control"] = "no-store"
-    return response
+    return views.download(request, body, "application/zip", name)

@@ -53,17 +53,22 @@ def export_calls(request: HttpRequest, model_admin: Any) -> HttpResponseBase:
         return HttpResponseBadRequest(f"format must be one of {', '.join(rows.FORMATS)}", content_type="text/plain")
     search = CallSearch.from_parameters(request.GET)
     rows.log_export(search, kind, "download")
-    body = rows.chunks(search, kind)
-    # Under ASGI a plain iterator would be read to its end before the first byte is sent.
-    content = iterate_in_thread(body) if isinstance(request, ASGIRequest) else body
-    response = StreamingHttpResponse(content, content_type=rows.FORMATS[kind])
     name = f"calls-{timezone.now():%Y%m%d-%H%M%S}.{kind}"
+    return download(request, rows.chunks(search, kind), rows.FORMATS[kind], name)
+
+
+def download(request: HttpRequest, body: Iterator[bytes], content_type: str, name: str) -> StreamingHttpResponse:
+    """Return the chunks as a file with this name, which browsers neither show nor keep."""
+    # Under ASGI a plain iterator would be read to its end before the first byte is sent.
+    content = _iterate_in_thread(body) if isinstance(request, ASGIRequest) else body
+    response = StreamingHttpResponse(content, content_type=content_type)
     response["Content-Disposition"] = f'attachment; filename="{name}"'
     response["X-Content-Type-Options"] = "nosniff"
+    response["Cache-Control"] = "no-store"
     return response
 
 
-async def iterate_in_thread(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+async def _iterate_in_thread(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
     following = sync_to_async(lambda: next(chunks, None))
     while (chunk := await following()) is not None:
         yield chunk

@@ -15,17 +15,17 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 
 from audit import hooks
 from audit.case_files import archive
 from audit.case_files.archive import Archive
-from audit.export import rows
+from audit.export import activity, rows
 from audit.format import chain, keys, timestamps
 from audit.format.checkpoint import SignedCheckpoint, read_heads
 from audit.integrity import checkpoints, verification
 from audit.integrity.links import LATE_MS, PRUNE_KIND, PRUNE_VERB
-from audit.models import Action, Call, Checkpoint, Link
+from audit.models import Action, Checkpoint, Link
 from audit.queries.search import CallSearch, id_at
 from audit.writing.stores.shared import SharedStore
 
@@ -79,8 +79,8 @@ class _Seen:
 
     scope: hooks.CaseScope
     link_ids: array[int] = field(default_factory=lambda: array("q"))
-    definitions: dict[tuple[str, int, str], Call] = field(default_factory=dict)
-    """(method, id in the catalog, hash) -> newest call."""
+    definitions: dict[tuple[str, int, str], tuple[str, datetime]] = field(default_factory=dict)
+    """(method, id in the catalog, hash) -> name and time of the newest call."""
     first: datetime | None = None
     """Time of the earliest entry."""
 
@@ -140,7 +140,8 @@ def _list_calls(case: Case, seen: _Seen) -> Iterator[dict[str, Any]]:
                 scope.user_ids.add(call.user_id)
             if call.target_id is not None:
                 scope.targets.add((call.method, call.target_id))
-                seen.definitions.setdefault((call.method, call.target_id, call.definition), call)
+                key = call.method, call.target_id, call.definition
+                seen.definitions.setdefault(key, (call.name, call.started_at))
             values = rows.serialize(call)
             if not case.has_bodies:
                 values |= {name: _omit(values[name]) for name in ("arguments", "result")}
@@ -162,15 +163,12 @@ def _list_actions(case: Case, seen: _Seen) -> Iterator[dict[str, Any]]:
     wanted &= _named([getattr(case.search, name) for name in NAMES])
     # An empty condition would add nothing to the other one.
     wanted = wanted | Q(verb=PRUNE_VERB, kind=PRUNE_KIND) if wanted else wanted
-    found = Action.objects.filter(wanted).order_by("-pk")
-    for action in _iterate(found):
-        seen.link_ids.append(action.link)
-        seen.note_time(action.at)
-        yield {
-            "id": str(action.pk), "at": action.at.isoformat(timespec="milliseconds"), "actor": action.actor,
-            "verb": action.verb, "kind": action.kind, "target": action.target, "before": action.before,
-            "after": action.after, "link": action.link,
-        }  # fmt: skip
+    found = Action.objects.filter(wanted)
+    for batch in activity.iterate_batches(found):
+        for action in batch:
+            seen.link_ids.append(action.link)
+            seen.note_time(action.at)
+            yield activity.serialize(action)
 
 
 def _named(names: list[str]) -> Q:
@@ -182,18 +180,11 @@ def _named(names: list[str]) -> Q:
     return wanted
 
 
-def _iterate(found: QuerySet[Action]) -> Iterator[Action]:
-    below: Any = None
-    while batch := list((found if below is None else found.filter(pk__lt=below))[:BATCH_ROWS]):
-        yield from batch
-        below = batch[-1].pk
-
-
 def _list_definitions(seen: _Seen) -> Iterator[dict[str, Any]]:
-    for (method, target_id, digest), call in seen.definitions.items():
-        found = hooks.catalogue().definition_at(method, target_id, digest, call.started_at)
+    for (method, target_id, digest), (name, at) in seen.definitions.items():
+        found = hooks.catalogue().definition_at(method, target_id, digest, at)
         yield {
-            "method": method, "name": call.name, "target_id": target_id, "hash": digest,
+            "method": method, "name": name, "target_id": target_id, "hash": digest,
             "matches_the_hash": found is not None and found.exact,
             "saved_at": found.saved_at.isoformat() if found is not None else None,
             "saved_by": found.saved_by if found is not None else "",

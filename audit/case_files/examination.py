@@ -30,8 +30,8 @@ MAX_FILES = 50
 MAX_MANIFEST_BYTES = 1_000_000
 MAX_LINE_BYTES = 20_000_000
 """A call has at most 64 Ki characters of arguments and of its result; one change may be of a large definition."""
-MAX_COMMENT_BYTES = 65_535
-_TIMES = ("started_at", "ended_at")
+_UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
+"""Raised by `zipfile` for damaged, encrypted and unsupported archives."""
 
 
 @dataclass(slots=True)
@@ -78,7 +78,7 @@ def examine(path: Path, trusted: TrustedKeys) -> CaseReport:
         try:
             with zipfile.ZipFile(file) as bundle:
                 _examine(bundle, file, trusted, report)
-        except (zipfile.BadZipFile, NotImplementedError, EOFError, RuntimeError, ValueError) as error:
+        except (*_UNREADABLE, ValueError) as error:
             _add(report, [problem("file", path.name, "file_unreadable", error=str(error)[:200])])
     return report
 
@@ -114,7 +114,7 @@ def _read_manifest(bundle: zipfile.ZipFile, trusted: TrustedKeys, report: CaseRe
     except KeyError as error:
         _add(report, [problem("file", str(error.args[0]), "file_missing")])
         return None
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError):
+    except (*_UNREADABLE, ValueError):
         _add(report, [problem("file", archive.MANIFEST, "file_changed")])
         return None
     found = _check_signature(signature, archive.manifest_text(sha256(data).hexdigest()), trusted)
@@ -184,7 +184,7 @@ def _has_digest(bundle: zipfile.ZipFile, name: str, size: int, expected: str) ->
             while size >= 0 and (chunk := file.read(archive.CHUNK_BYTES)):
                 size -= len(chunk)
                 digest.update(chunk)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError):
+    except _UNREADABLE:
         return False
     return size == 0 and digest.hexdigest() == expected
 
@@ -239,7 +239,7 @@ class _Checks:
                         _add(self._report, [problem("file", name, "line_unreadable", line=str(number))])
                         continue
                     yield number, value
-        except (KeyError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError):
+        except (*_UNREADABLE, KeyError):
             return
 
     def _read_checkpoint(self, line: Any) -> Iterator[Problem]:

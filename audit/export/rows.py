@@ -18,15 +18,16 @@ FIELDS = tuple(field.attname for field in Call._meta.concrete_fields)
 FORMATS = {"jsonl": "application/jsonl", "csv": "text/csv; charset=utf-8"}
 BATCH_ROWS = 1_000
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-_encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
+encode_json = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 
 
 def serialize(call: Call) -> dict[str, Any]:
     """Return every column as a JSON value. Arguments and result remain the text that the hash chain covers."""
-    return {name: _serialize_value(getattr(call, name)) for name in FIELDS}
+    return {name: serialize_value(getattr(call, name)) for name in FIELDS}
 
 
-def _serialize_value(value: Any) -> Any:
+def serialize_value(value: Any) -> Any:
+    """Return a column as a JSON value: times in ISO format, ids as text."""
     if isinstance(value, datetime):
         return value.isoformat(timespec="milliseconds")
     return str(value) if isinstance(value, UUID) else value
@@ -46,14 +47,15 @@ def chunks(search: CallSearch, kind: str) -> Iterator[bytes]:
     """Yield the encoded calls of the search, newest first, a batch at a time."""
     if kind == "jsonl":
         for batch in search.iterate_batches(BATCH_ROWS):
-            yield "".join(f"{_encode(serialize(call))}\n" for call in batch).encode()
+            yield "".join(f"{encode_json(serialize(call))}\n" for call in batch).encode()
         return
-    yield _csv([FIELDS])
+    yield encode_csv([FIELDS])
     for batch in search.iterate_batches(BATCH_ROWS):
-        yield _csv([[safe_cell(value) for value in serialize(call).values()] for call in batch])
+        yield encode_csv([[safe_cell(value) for value in serialize(call).values()] for call in batch])
 
 
-def _csv(rows: Any) -> bytes:
+def encode_csv(rows: Any) -> bytes:
+    """Return the rows as lines of a table, for `safe_cell` values."""
     lines = io.StringIO()
     csv.writer(lines, lineterminator="\r\n").writerows(rows)
     return lines.getvalue().encode("utf-8", "backslashreplace")

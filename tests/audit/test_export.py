@@ -15,6 +15,8 @@ from django.core.management import CommandError, call_command
 from django.test import AsyncClient
 from django.urls import reverse
 
+from audit.actions import ledger
+from audit.export import activity
 from audit.export import rows as export_rows
 from audit.integrity import verification, verifier
 from audit.models import Action, Call, Verification
@@ -186,3 +188,40 @@ def test_verification_runs_again_when_the_last_one_is_old(settings):
     verifier.verify_if_due()
     assert Verification.objects.count() == 2
     cache.delete("audit:check")
+
+
+def test_admin_activity_is_exported_with_its_filters_and_logged(client, auditor):
+    ledger.write("root", "created", "tool", "=one", None, {"title": "1"})
+    ledger.write("root", "created", "grant", "two", None, {"note": "数"})
+    client.force_login(auditor)
+    page = client.get(reverse("admin:audit_action_changelist"), {"kind": "tool"})
+    (_, json_lines), (_, table) = page.context["exports"]
+    line = json.loads(body(client.get(json_lines)))
+    row = Action.objects.get(target="=one")
+    assert line["id"] == str(row.pk) and line["after"] == row.after and line["link"] == row.link
+    cells = list(csv.DictReader(io.StringIO(body(client.get(table)), newline="")))
+    assert [one["target"] for one in cells] == ["'=one"]
+    logged = Action.objects.filter(verb="exported", kind="admin activity")[0]
+    assert logged.actor == "audrey"
+    assert json.loads(logged.after) == {"format": "csv", "filters": {"kind": "tool"}}
+
+
+def test_admin_activity_is_exported_to_auditors_only(client, auditor, alice):
+    address = reverse("admin:audit_action_export")
+    client.force_login(auditor)
+    assert client.get(address, {"format": "exe"}).status_code == 400
+    assert client.post(address).status_code == 405
+    stranger = User.objects.create_user("sam", is_staff=True)
+    client.force_login(stranger)
+    assert client.get(address).status_code == 403
+    assert not Action.objects.filter(verb="exported").exists()
+
+
+def test_an_export_of_admin_activity_reads_small_batches(monkeypatch):
+    monkeypatch.setattr(export_rows, "BATCH_ROWS", 10)
+    for number in range(25):
+        ledger.write("root", "created", "tool", f"tool {number}", None, None)
+    chunks = list(activity.chunks(Action.objects.all(), None, "jsonl"))
+    assert [chunk.count(b"\n") for chunk in chunks] == [10, 10, 5]
+    targets = [json.loads(line)["target"] for line in b"".join(chunks).splitlines()]
+    assert targets == [f"tool {number}" for number in reversed(range(25))]

@@ -9,6 +9,7 @@ import json
 import pytest
 from django.utils.translation import override
 
+from audit.case_files import examination
 from audit.integrity import links, messages, verification
 from audit.integrity.messages import Finding, Problem, Subject
 from audit.types import Reason
@@ -19,7 +20,7 @@ CALL = "019ca945-0a00-7000-8000-000000000000"
 def find_used_codes() -> set[str]:
     """Every code that the checks make a finding of."""
     found = set()
-    for module in (verification, links):
+    for module in (verification, links, examination):
         for node in ast.walk(ast.parse(inspect.getsource(module))):
             if (
                 isinstance(node, ast.Call)

@@ -85,7 +85,7 @@ MORE: tuple[tuple[str, str], ...] = (
     (AUDITOR, "admin/audit/call/{call}/copy/curl/"),
     (ROOT, "admin/catalog/tool/{tool}/try/?user={username}"),
 )
-UNENDING = frozenset({"admin/audit/call/export/"})
+UNENDING = frozenset({"admin/audit/action/export/", "admin/audit/call/export/"})
 """Answers that are as long as the audit log: streamed, and no pages."""
 
 
