@@ -1728,4 +1728,47 @@ FAULTS: tuple[Fault, ...] = (
         "ours and tool.quarantined_since is None",
         "tests/catalog/test_openapi.py",
     ),
+    # --- case files -------------------------------------------------------------------------------------------------
+    Fault(
+        "a manifest that no trusted key signed is not believed",
+        "audit/case_files/examination.py",
+        "    if not trusted.verify(key, text, signature):\n",
+        "    if False:\n",
+        "tests/audit/test_case_files.py",
+    ),
+    Fault(
+        "a call that differs from its hash chain entry is named",
+        "audit/case_files/examination.py",
+        "        elif content != entry.content:\n",
+        "        elif False:\n",
+        "tests/audit/test_case_files.py",
+    ),
+    Fault(
+        "a part of a hash chain leads to the checkpoint that it names",
+        "audit/case_files/examination.py",
+        ".get(part.writer) != (part.sequence, part.hash):",
+        ".get(part.writer) is None:",
+        "tests/audit/test_case_files.py",
+    ),
+    Fault(
+        "a removal of bodies that was never logged is named",
+        "audit/case_files/examination.py",
+        "if id.hex >= furthest",
+        "if False",
+        "tests/audit/test_case_files.py",
+    ),
+    Fault(
+        "reading the audit log is not enough to make a case file",
+        "audit/admin/case_file.py",
+        "model_admin.has_view_permission(request) and request.user.has_perm(PERMISSION)",
+        "model_admin.has_view_permission(request)",
+        "tests/audit/test_case_files.py",
+    ),
+    Fault(
+        "a person's case file has no grants of others",
+        "toolhub/case_records.py",
+        "        return who\n",
+        "        return who | what\n",
+        "tests/audit/test_case_files.py",
+    ),
 )
