@@ -198,7 +198,7 @@ def test_a_link_that_was_changed_leads_to_no_checkpoint(
         files[archive.LINKS] = files[archive.LINKS].replace(b'"finish"', b'"closed"', 1)
 
     rewrite(path, change, sign=True)
-    assert examine(path).problems[0].finding.code == "part_differs"
+    assert "part_differs" in {one.finding.code for one in examine(path).problems}
 
 
 def test_a_call_that_was_edited_before_the_case_file_was_made_is_named(
