@@ -363,6 +363,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("admin/sessions/revoke/", needs(*CONNECTIONS.permissions, "access.change_accesstoken"), "POST"),
     Rule("admin/audit/call/export/", READS),
+    Rule("admin/audit/call/search/", READS),
     Rule("admin/audit/call/compare/", READS),
     Rule("admin/audit/call/views/", READS),
     Rule("admin/audit/call/views/new/", READS, "POST"),

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
@@ -25,7 +26,7 @@ from uuid import UUID
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 from django.db import connections
-from django.db.models import F, Model, Q, QuerySet, Value
+from django.db.models import Expression, F, Model, Q, QuerySet, Value
 from django.db.models.functions import Coalesce
 from django.db.models.lookups import Exact, IContains
 
@@ -34,6 +35,8 @@ from audit.models import Call
 from audit.queries import periods, text_index
 
 PAGE_ROWS = 50
+COUNTED_ROWS = 5_000
+"""Maximum calls that one step of a count adds."""
 MAX_SEARCHED_ROWS = 200_000
 MAX_SEARCH_SECONDS = 0.12
 """Search budget of one page, in rows and in seconds, whichever is used up first."""
@@ -56,8 +59,8 @@ _FIRST_LOAD_ROWS, _LOAD_CHARACTERS = 20, 2_000_000
 """Rows that are loaded with bodies at first, and approximate characters that are loaded at a time afterwards."""
 LIST_FIELDS = (
     "id", "user_id", "username", "credential", "client_name", "client_version", "transport", "revision",
-    "address", "method", "name", "outcome", "detail", "detail_reason", "started_at", "ended_at", "duration_us",
-    "result_bytes",
+    "address", "method", "name", "rule", "rule_reason", "outcome", "detail", "detail_reason", "started_at", "ended_at",
+    "duration_us", "result_bytes",
 )  # fmt: skip
 """Columns of a list: without arguments and results, which can be megabytes."""
 
@@ -209,6 +212,14 @@ class CallSearch:
             rest.append(match_name("credential", self.credential) | equals("credential_id", self.credential))
         return rows, one, other, rest
 
+    def count(self, before: str = "") -> tuple[Counter[str], str]:
+        """Return how many of the next matching calls have each status, and where to go on; "" at the end.
+
+        Like a page, it is one bounded step of a search: call it again with the cursor, and add up.
+        """
+        part = self.page(before=before, size=COUNTED_ROWS, columns=("id", "outcome"))
+        return Counter(row.outcome for row in part.rows), part.older
+
     def page(
         self,
         *,
@@ -217,12 +228,14 @@ class CallSearch:
         size: int = PAGE_ROWS,
         budget: int = MAX_SEARCHED_ROWS,
         columns: Iterable[str] = LIST_FIELDS,
+        **starts: Expression,
     ) -> Page:
+        """Return one page, newest first, whose rows have these columns and besides them `starts` under their names."""
         rows, one, other, rest = self._split_conditions()
         asked: Q | QuerySet[Call] | None = _combine([*(equals(name, value) for name, value in other.items()), *rest])
         if other and not rest and connections[rows.db].vendor == "sqlite":
             asked = rows.filter(**other)
-        rows = rows.filter(**one).only(*columns)
+        rows = rows.filter(**one).only(*columns).annotate(**starts)
         indexed = self._indexed()
         return page(rows, asked, before=before, after=after, size=size, budget=budget, indexed=indexed)
 

@@ -45,6 +45,7 @@ TABLE, INDEX = CallText._meta.db_table, "audit_calltext_trigrams"
 _WIDE = "\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 _WIDE_RUN = re.compile(f"[{_WIDE}]{{2,}}")
 _ESCAPES = re.compile(r"(?:\\u[0-9a-fA-F]{4})+|\\(.)", re.DOTALL)
+_CHARACTERS = re.compile(r"(?<!\\)(?:\\u[0-9a-fA-F]{4})+()")
 _CONTROLS = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
 
 _SQLITE = (
@@ -130,6 +131,11 @@ def normalize(term: str) -> str:
     return folded if len(folded) >= MIN_TERM_CHARACTERS else ""
 
 
+def decode_characters(text: str) -> str:
+    """Return a part of JSON with its characters as they are read, and its other escapes as they are."""
+    return _CHARACTERS.sub(_decode, text)
+
+
 def _unescape(text: str) -> str:
     """Decode the escapes of JSON in a text, and once more those of JSON within a string of JSON."""
     if "\\" not in text:
@@ -139,7 +145,7 @@ def _unescape(text: str) -> str:
 
 
 def _decode(match: re.Match[str]) -> str:
-    if match[1] is not None:
+    if match[1]:
         return _CONTROLS.get(match[1], match[1])
     units = b"".join(int(unit, 16).to_bytes(2, "big") for unit in match[0].split("\\u")[1:])
     # No database stores NUL or half a character.
