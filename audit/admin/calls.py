@@ -169,7 +169,8 @@ class CallAdmin(ReadOnlyAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         if not self.has_view_permission(request):
             raise PermissionDenied
-        wanted = CallSearch.from_parameters(request.GET).to_parameters()
+        search = CallSearch.from_parameters(request.GET)
+        wanted = search.to_parameters()
         if set(request.GET) == {"q"} and (url := lookup.find_url(wanted.get("q", ""))):
             return redirect(url)
         address = reverse("admin:audit_call_export")
@@ -192,7 +193,7 @@ class CallAdmin(ReadOnlyAdmin):
             "search_url": f"{reverse('admin:audit_call_search')}?{urlencode([*wanted.items(), *columns])}",
             "status_names": [[value, str(name)] for value, name in outcomes.CHOICES],
             "max_rows": PAGE_ROWS,
-            "unindexed": bool(wanted.get("q")) and not text_index.exists(),
+            "unindexed": bool(search.text()) and not text_index.exists(),
         }
         response: HttpResponse = super().changelist_view(request, context | (extra_context or {}))
         return response
