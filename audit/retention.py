@@ -92,7 +92,6 @@ def prune(before: datetime, what: str, step: Callable[[PruneCounts], None] | Non
                 with transaction.atomic():
                     text_index.lock()  # triggers remove the searchable text
                     done.rows += Call.objects.filter(pk__in=part_keys)._raw_delete(using=connection.alias)
-        text_index.merge()
         if step is not None:
             step(done)
 

@@ -175,7 +175,8 @@ class CallSearch:
         elif _CREDENTIAL.fullmatch(self.q):
             rest.append(equals("credential_id", self.q))
         elif self.q:
-            rest.append(_match_text(self.q, text_index.FIELDS if self.user_id is None else _OWN_TEXT_FIELDS))
+            names = text_index.FIELDS if self.user_id is None else _OWN_TEXT_FIELDS
+            rest.append(_match_text(self.q, names))
         since, until = self.interval()
         if since is not None:
             rows = rows.filter(pk__gte=id_at(since))

@@ -34,9 +34,8 @@ FIELDS = ("arguments", "result", "name", "username", "client_name", "credential"
 SLICE_CALLS = 1_000
 MAX_BATCH_CHARACTERS = 200_000
 """Approximate characters that one transaction adds or removes, for which the writer of calls waits: about 30 ms."""
-MERGED_PAGES = 16
-"""Pages of the index that one transaction merges on SQLite: about 30 ms."""
-MAX_MERGES = 200
+MIN_GAP_SECONDS = 0.02
+"""Minimum seconds between two transactions of the job, in which the writers of other processes get their turn."""
 BUSY_SHARE = 0.02
 """Share of the time that the job works while its process serves calls."""
 JOB_SECONDS = 50.0
@@ -55,8 +54,8 @@ _CONTROLS = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
 _SQLITE = (
     "CREATE VIRTUAL TABLE IF NOT EXISTS {index} USING fts5(text, content='{table}', content_rowid='id',"
     " tokenize='trigram', detail='none', columnsize=0)",
-    # By itself FTS5 merges its parts while it inserts, for up to a second with the write lock: `merge` does it instead.
-    "INSERT INTO {index} ({index}, rank) VALUES ('automerge', 0), ('usermerge', 8), ('crisismerge', 200)",
+    # Merge in many small steps, and never much at once, which would take the write lock for seconds.
+    "INSERT INTO {index} ({index}, rank) VALUES ('automerge', 16), ('crisismerge', 1000)",
     "CREATE TRIGGER IF NOT EXISTS audit_text_added AFTER INSERT ON {table}"
     " BEGIN INSERT INTO {index} (rowid, text) VALUES (NEW.id, NEW.text); END",
     "CREATE TRIGGER IF NOT EXISTS audit_text_removed AFTER DELETE ON {table}"
@@ -181,15 +180,34 @@ def catch_up(seconds: float, pause: Callable[[], None] = lambda: None) -> bool:
     deadline = time.monotonic() + seconds
     state = TextProgress.objects.filter(pk=1).first() or _create_progress()
     first, below = True, progress.limit()
+    _forget_statistics()
     while state.through < below:
+        began = time.monotonic()
         following = _index_slice(state, below, recheck=first)
         if following is None:
             return False  # another process indexes
         state, first = following, False
-        merge(pause)
+        time.sleep(max(MIN_GAP_SECONDS, time.monotonic() - began))
+        pause()
         if time.monotonic() > deadline:
             return False
     return True
+
+
+def _forget_statistics() -> None:
+    """Remove what ANALYZE stored about the tables behind the index of SQLite.
+
+    With statistics of a small index, SQLite reads all of a large one for each of its pages.
+    """
+    if connection.vendor != "sqlite":
+        return
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1 FROM sqlite_master WHERE name = 'sqlite_stat1'")
+        if cursor.fetchone() is None:
+            return
+        cursor.execute("DELETE FROM sqlite_stat1 WHERE tbl LIKE %s", [f"{INDEX}%"])
+        if cursor.rowcount:
+            cursor.execute("ANALYZE sqlite_master")  # every connection reads the statistics again
 
 
 def _create_progress() -> TextProgress:
@@ -226,25 +244,6 @@ def _add(batch: list[CallText]) -> None:
             Call.objects.filter(pk__in=[row.call_id for row in batch], body_state="").values_list("pk", flat=True)
         )
         CallText.objects.bulk_create([row for row in batch if row.call_id in kept], ignore_conflicts=True)
-
-
-def merge(pause: Callable[[], None] = lambda: None) -> None:
-    """Merge what was added and removed into fewer parts, in small transactions. Call it with no transaction open."""
-    time.sleep(0.005)  # let the writer of calls in between
-    pause()
-    if connection.vendor != "sqlite" or not exists():
-        return
-    for _ in range(MAX_MERGES):
-        with connection.cursor() as cursor:
-            before = connection.connection.total_changes
-            cursor.execute(
-                f"INSERT INTO {INDEX} ({INDEX}, rank) VALUES ('merge', %s)",  # noqa: S608
-                [MERGED_PAGES],
-            )
-            if connection.connection.total_changes - before < 2:
-                return
-        time.sleep(0.005)
-        pause()
 
 
 def split(keys: Sequence[UUID]) -> Iterator[list[UUID]]:

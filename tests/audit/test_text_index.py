@@ -307,3 +307,16 @@ def test_old_calls_are_indexed_in_the_order_of_time_and_newer_ones_wait(monkeypa
     assert CallText.objects.count() == 2 and found("needle") == [0, 1, 2, 3, 4]
     assert text_index.catch_up(60) and found("needle") == [0, 1, 2, 3, 4]
     assert timedelta() < timezone.now() - search.time_of(TextProgress.objects.get().through) < timedelta(minutes=2)
+
+
+def test_statistics_of_an_index_that_was_small_do_not_slow_down_a_large_one(sqlite_store: AuditStore) -> None:
+    save_texts("needle")
+    text_index.catch_up(60)
+    for _ in range(2):
+        sqlite_store.sql("ANALYZE")
+        assert sqlite_store.sql(f"SELECT 1 FROM sqlite_stat1 WHERE tbl LIKE '{text_index.INDEX}%'")
+        text_index.catch_up(60)
+        assert not sqlite_store.sql(f"SELECT 1 FROM sqlite_stat1 WHERE tbl LIKE '{text_index.INDEX}%'")
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN QUERY PLAN DELETE FROM {text_index.INDEX}_data WHERE id >= 1 AND id <= 2")
+        assert "SEARCH" in str(cursor.fetchall())
