@@ -22,6 +22,7 @@ class AuditConfig(AppConfig):
         from audit.background import Traffic
         from audit.integrity.verifier import Verifier
         from audit.models import SavedView
+        from audit.queries import text_index
         from audit.queries.rollups import RollupUpdate
         from audit.recorder import AuditLog
         from audit.redaction.rules import Redaction
@@ -42,3 +43,4 @@ class AuditConfig(AppConfig):
         watch(Group, kind="group", many_to_many_names=("permissions",))
         watch(SavedView, kind="saved view")
         post_migrate.connect(make_group, sender=self, dispatch_uid="audit.auditors")
+        post_migrate.connect(text_index.after_migrate, sender=self, dispatch_uid="audit.text_index")

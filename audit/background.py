@@ -28,7 +28,7 @@ class Traffic:
 
 
 class Pacer:
-    """Pauses of a long task, which works all of the time while the process is idle, and `BUSY_SHARE` of it otherwise.
+    """Pauses of a long task, which works all of the time while the process is idle, and `share` of it otherwise.
 
     The threads of a process share one interpreter: without pauses, the daily verification of a log takes its calls part
     of the processor for as long as it runs. A command such as `verifycalls` has a process of its own, and never pauses.
@@ -38,18 +38,19 @@ class Pacer:
         self,
         traffic: Traffic | None = None,
         *,
+        share: float = BUSY_SHARE,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._traffic = traffic if traffic is not None else parts.get(Traffic)
-        self._clock, self._sleep = clock, sleep
+        self._clock, self._sleep, self._share = clock, sleep, share
         self._resumed, self._entries = clock(), self._traffic.count()
 
     def pause(self) -> None:
         """Pause after a piece of work if something was logged meanwhile. Call it with no transaction or cursor open."""
         worked = self._clock() - self._resumed
         if self._traffic.count() != self._entries:
-            self._sleep(min(worked * (1 / BUSY_SHARE - 1), MAX_PAUSE_SECONDS))
+            self._sleep(min(worked * (1 / self._share - 1), MAX_PAUSE_SECONDS))
         self._resumed, self._entries = self._clock(), self._traffic.count()
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.conf import settings
-from django.core.checks import CheckMessage, Warning, register
+from django.core.checks import CheckMessage, Tags, Warning, register
+from django.db import connection
 
+from audit.queries import text_index
 from audit.redaction.rules import MIN_VALUE_CHARACTERS
 
 
@@ -39,3 +42,13 @@ def check_retention(**_: Any) -> list[CheckMessage]:
             id="audit.W002",
         )
     ]
+
+
+@register(Tags.database)
+def check_text_index(*, databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
+    """Warn where the database refused the index over the texts of calls: a search then reads every call."""
+    if not databases or "default" not in databases or text_index.TABLE not in connection.introspection.table_names():
+        return []
+    if text_index.exists():
+        return []
+    return [Warning("The audit log has no text index.", hint=text_index.advice(), id="audit.W003")]

@@ -1,4 +1,4 @@
-"""Background jobs of the audit log (verification, retention, rollups) and the writer's work at each heartbeat."""
+"""Background jobs of the audit log (see `jobs`), and the writer's work at each heartbeat."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.db import connection
 from audit import retention
 from audit.background import BackgroundTask
 from audit.integrity import checkpoints, verifier
-from audit.queries import rollups
+from audit.queries import rollups, text_index
 from audit.writing.recovery import Recovery
 from audit.writing.stores.base import KeyTaken
 from audit.writing.writer import Writer
@@ -29,6 +29,7 @@ def jobs() -> list[Job]:
         _job("Verify audit log", verifier.verify_if_due),
         _job("Apply retention", retention.apply_if_due),
         _job("Update rollups", rollups.update_if_stale),
+        _job("Update text index", text_index.update),
     ]
 
 

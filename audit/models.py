@@ -282,3 +282,41 @@ class RollupProgress(models.Model):
 
     def __str__(self) -> str:
         return f"counted through {self.through}"
+
+
+class TextProgress(models.Model):
+    """Progress of the text index: one row, changed only by the process that indexed the next calls."""
+
+    id = models.SmallIntegerField(_("id"), primary_key=True)
+    through = models.UUIDField(_("newest call indexed"))
+    """Calls with smaller ids are indexed, except those in `open`."""
+    open = models.TextField(_("open"))
+    """JSON: ids of the calls that were still running; they are indexed after they end."""
+
+    class Meta:
+        verbose_name = _("progress of the text index")
+        verbose_name_plural = _("progress of the text index")
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"indexed through {self.through}"
+
+
+class CallText(models.Model):
+    """Searchable text of a call that ended: a copy for the text index, and no part of the audit log.
+
+    It only suggests calls to a search, which then reads the calls themselves. It goes with the body of its call, in the
+    same transaction.
+    """
+
+    id = models.BigAutoField(_("id"), primary_key=True)
+    call_id = models.UUIDField(_("call"), unique=True)
+    text = models.TextField(_("text"))
+
+    class Meta:
+        verbose_name = _("text of a call")
+        verbose_name_plural = _("texts of calls")
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"text of call {self.call_id}"

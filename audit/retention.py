@@ -28,6 +28,7 @@ from audit.format.timestamps import to_ms
 from audit.format.uuid7 import first_id_of
 from audit.integrity import checkpoints
 from audit.models import Call
+from audit.queries import text_index
 
 logger = logging.getLogger(__name__)
 
@@ -79,14 +80,18 @@ def prune(before: datetime, what: str, step: Callable[[PruneCounts], None] | Non
             if not rows:
                 return done
             last = rows[-1][0]
-            done.bodies += _remove_bodies(rows)
+            bodies = {row[0]: row for row in rows}
+            for part_keys in text_index.split(list(bodies)):
+                done.bodies += _remove_bodies([bodies[key] for key in part_keys])
         else:
             keys = list(part.order_by("pk").values_list("pk", flat=True)[:BATCH_CALLS])
             if not keys:
                 return done
             last = keys[-1]
-            with transaction.atomic():
-                done.rows += Call.objects.filter(pk__in=keys)._raw_delete(using=connection.alias)
+            for part_keys in text_index.split(keys):
+                with transaction.atomic():
+                    text_index.lock()  # triggers remove the searchable text
+                    done.rows += Call.objects.filter(pk__in=part_keys)._raw_delete(using=connection.alias)
         if step is not None:
             step(done)
 
@@ -98,6 +103,7 @@ def _remove_bodies(rows: list[tuple[UUID, str, str]]) -> int:
     ]
     # One executemany for the whole batch keeps the transaction open for a few milliseconds only.
     with transaction.atomic(), connection.cursor() as cursor:
+        text_index.lock()  # triggers remove the searchable text
         cursor.executemany(
             "UPDATE audit_call SET arguments = %s, result = %s, body_state = 'pruned'"
             " WHERE id = %s AND body_state = ''",

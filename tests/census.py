@@ -365,6 +365,7 @@ RULES: tuple[Rule, ...] = (
     Rule("admin/audit/call/export/", READS),
     Rule("admin/audit/action/export/", needs("audit.view_action|audit.change_action")),
     Rule("admin/audit/call/case-file/", needs("audit.view_call|audit.change_call", "audit.make_casefile"), "GET POST"),
+    Rule("admin/audit/call/search/", READS),
     Rule("admin/audit/call/compare/", READS),
     Rule("admin/audit/call/views/", READS),
     Rule("admin/audit/call/views/new/", READS, "POST"),

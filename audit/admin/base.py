@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias, TypeVar, cast
 from urllib.parse import urlencode
 
@@ -30,6 +30,9 @@ from audit.queries.search import PAGE_ROWS, Page, page
 from toolhub import invisible
 
 CURSORS = ("before", "after")
+COLUMN = "column"
+"""Parameter of the chosen columns, one value for each; without it, the list has its usual ones."""
+NAME_HELP = gettext_lazy("Whole name, or part of it with *")
 _COLOURS = {
     "success": "bg-green-100 text-green-700 dark:bg-green-500/20 dark:text-green-400",
     "info": "bg-blue-100 text-blue-700 dark:bg-blue-500/20 dark:text-blue-400",
@@ -65,6 +68,23 @@ def title_of(admin: Any, name: str) -> StrOrPromise:
     return title
 
 
+Line: TypeAlias = tuple[str, list[tuple[StrOrPromise, str]]]
+"""URL of a row, and (title, text) of each column."""
+
+
+def lines(admin: Any, names: Iterable[str], rows: Iterable[Any]) -> Iterator[Line]:
+    """Yield the line of each row. This takes a third of the theme's markup, and of its time."""
+    columns = [(name, title_of(admin, name), getattr(admin, name, None)) for name in names]
+    for row in rows:
+        yield (
+            row_url(row),
+            [
+                (title, invisible.show(str(getattr(row, name))) if method is None else method(row))
+                for name, title, method in columns
+            ],
+        )
+
+
 class KeysetChangeList(ChangeList):  # type: ignore[misc]
     """A list with Newer and Older instead of page numbers, whose rows come from the admin class itself."""
 
@@ -72,25 +92,14 @@ class KeysetChangeList(ChangeList):  # type: ignore[misc]
     older_link = newer_link = ""
 
     def titles(self) -> list[StrOrPromise]:
-        return [title_of(self.model_admin, name) for name in self.model_admin.list_display]
+        return [title_of(self.model_admin, name) for name in self.list_display]
 
-    def lines(self) -> Iterator[tuple[str, list[tuple[StrOrPromise, str]]]]:
-        """Yield for each row its URL and the (title, text) of each column.
-
-        This takes a third of the theme's markup, and of its time.
-        """
-        admin, titles = self.model_admin, self.titles()
-        columns = [getattr(admin, name, None) for name in admin.list_display]
-        for row in self.result_list:
-            values = [
-                invisible.show(str(getattr(row, name))) if method is None else method(row)
-                for name, method in zip(admin.list_display, columns, strict=True)
-            ]
-            yield row_url(row), list(zip(titles, values, strict=True))
+    def lines(self) -> Iterator[Line]:
+        return lines(self.model_admin, self.list_display, self.result_list)
 
     def get_filters_params(self, params: dict[str, Any] | None = None) -> dict[str, Any]:
         wanted: dict[str, Any] = super().get_filters_params(params)
-        return {name: value for name, value in wanted.items() if name not in CURSORS}
+        return {name: value for name, value in wanted.items() if name not in {*CURSORS, COLUMN}}
 
     def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Any]:
         self.filter_specs, self.has_filters, rest, _, self.has_active_filters = self.get_filters(request)
@@ -191,6 +200,23 @@ class SearchTimeFilter(SearchTextFilter):
 
     def value(self) -> str:
         return local_time.format_for_input(str(super().value() or ""))
+
+
+class _NameForm(forms.Form):
+    def __init__(self, name: str, label: StrOrPromise, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        widget = UnfoldAdminTextInputWidget(attrs={"placeholder": NAME_HELP, "title": NAME_HELP})
+        self.fields[name] = forms.CharField(label=str(label), required=False, widget=widget)
+
+
+class SearchNameFilter(SearchTextFilter):
+    """A filter by a whole name, or by a part of one with `*`."""
+
+    form_class = _NameForm
+
+
+def name_filter(label: StrOrPromise, parameter: str) -> type[SearchTextFilter]:
+    return type(f"{parameter.title()}Filter", (SearchNameFilter,), {"title": label, "parameter_name": parameter})
 
 
 def text_filter(label: StrOrPromise, parameter: str) -> type[SearchTextFilter]:

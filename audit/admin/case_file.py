@@ -24,7 +24,6 @@ from audit.case_files.collection import MAX_REASON_CHARACTERS, Case
 from audit.format import keys
 from audit.queries.search import CallSearch
 from audit.writing.stores.base import StoreUnavailable
-from toolhub import invisible
 
 PERMISSION = "audit.make_casefile"
 
@@ -67,7 +66,7 @@ def make(request: HttpRequest, model_admin: Any) -> HttpResponseBase:
         "title": _("Case file"),
         "form": form,
         "problem": problem,
-        "filters_text": invisible.show(saved_views.format_filters(filters)[:1_000]),
+        "filters_text": ", ".join(saved_views.describe_filters(filters).values()),
         "calls_address": calls_url(**filters),
         "public_key": keys.public_key(),
     }

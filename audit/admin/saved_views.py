@@ -27,9 +27,11 @@ from django.views.decorators.http import require_POST, require_safe
 from audit import local_time, outcomes
 from audit.admin.base import calls_url
 from audit.models import SavedView
-from audit.queries.search import CallSearch
+from audit.queries import periods
+from audit.queries.search import NOT_OK, CallSearch
 from toolhub import invisible
 
+OUTCOMES = (*outcomes.CHOICES, (NOT_OK, gettext_lazy("All except Success")))
 MAX_VIEWS = 100
 """Maximum views of one user."""
 FILTER_NAMES = {
@@ -43,6 +45,7 @@ FILTER_NAMES = {
     "transport": gettext_lazy("transport"),
     "since": gettext_lazy("started from"),
     "until": gettext_lazy("started before"),
+    "period": gettext_lazy("period"),
 }
 """Names of the filters in the list of calls."""
 MAX_LISTED_VIEWS = 200
@@ -77,7 +80,7 @@ def _make_displayed_view(view: SavedView, user: Any) -> DisplayedView:
         owner=invisible.show(view.owner.get_username()),
         is_own=view.owner_id == user.pk,
         url=calls_url(**filters),
-        filters_text=invisible.show(format_filters(filters)[:300]),
+        filters_text=", ".join(describe_filters(filters).values())[:300],
     )
 
 
@@ -91,12 +94,16 @@ def filters_of(view: SavedView) -> dict[str, str]:
         return CallSearch.from_parameters(values).to_parameters() if isinstance(values, dict) else {}
 
 
-def format_filters(filters: dict[str, str]) -> str:
-    times = {name: local_time.parse_time(value) for name, value in filters.items() if name in {"since", "until"}}
-    texts = filters | {name: local_time.format_time_with_zone(time) for name, time in times.items() if time is not None}
-    if "outcome" in texts:
-        texts["outcome"] = str(dict(outcomes.CHOICES).get(texts["outcome"], texts["outcome"]))
-    return ", ".join(f"{FILTER_NAMES.get(name, name)}: {value}" for name, value in texts.items())
+def describe_filters(filters: dict[str, str]) -> dict[str, str]:
+    """Return parameter -> `name: value` as the pages show it, with invisible characters made visible."""
+    texts = dict(filters)
+    for name in {"since", "until"} & filters.keys():
+        if (time := local_time.parse_time(filters[name])) is not None:
+            texts[name] = local_time.format_time_with_zone(time)
+    words = {"outcome": dict(OUTCOMES), "period": dict(periods.CHOICES)}
+    for name in words.keys() & filters.keys():
+        texts[name] = str(words[name].get(filters[name], filters[name]))
+    return {name: invisible.show(f"{FILTER_NAMES.get(name, name)}: {value}"[:300]) for name, value in texts.items()}
 
 
 class ViewForm(forms.ModelForm):  # type: ignore[type-arg]

@@ -96,8 +96,8 @@ def chunks(case: Case) -> Iterator[bytes]:
 
 def _chunks(case: Case) -> Iterator[bytes]:
     made_at = timestamps.from_ms(timestamps.now_ms())
-    search = case.search
-    bundle, seen = Archive(), _Seen(hooks.CaseScope(*search.interval(), search.user, search.tool))
+    since, until = case.search.interval()
+    bundle, seen = Archive(), _Seen(hooks.CaseScope(since, until, case.search.user, case.search.tool))
     yield from bundle.add_text("README.txt", README)
     yield from bundle.add_lines(archive.CALLS, _list_calls(case, seen))
     yield from bundle.add_lines(archive.ACTIVITY, _list_actions(case, seen))
@@ -120,6 +120,8 @@ def _chunks(case: Case) -> Iterator[bytes]:
             "installation": settings.PUBLIC_URL,
             "key": keys.key_name(),
             **case.describe(),
+            "since": since.isoformat() if since is not None else None,
+            "until": until.isoformat() if until is not None else None,
             "not_covered": proof.uncovered,
             "last_verification_of_the_log": verified,
         }
@@ -128,7 +130,7 @@ def _chunks(case: Case) -> Iterator[bytes]:
 
 def _list_calls(case: Case, seen: _Seen) -> Iterator[dict[str, Any]]:
     scope = seen.scope
-    if case.search.user:
+    if case.search.user and "*" not in case.search.user:
         scope.usernames.add(case.search.user)
     for batch in case.search.iterate_batches(BATCH_ROWS):
         for call in batch:
@@ -173,7 +175,8 @@ def _list_actions(case: Case, seen: _Seen) -> Iterator[dict[str, Any]]:
 
 def _named(names: list[str]) -> Q:
     wanted = Q()
-    for name in filter(None, names):
+    # Of a pattern such as `agent*`, its longest part.
+    for name in filter(None, (max(name.split("*"), key=len) for name in names)):
         spelled = json.dumps(name, ensure_ascii=False)[1:-1]
         wanted |= Q(actor=name) | Q(target__icontains=name)
         wanted |= Q(before__icontains=spelled) | Q(after__icontains=spelled)

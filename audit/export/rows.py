@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from audit import local_time
 from audit.actions import log
 from audit.models import Call
 from audit.queries.search import CallSearch
@@ -40,7 +41,12 @@ def safe_cell(value: Any) -> Any:
 
 def log_export(search: CallSearch, kind: str, destination: str) -> None:
     """Log the export itself, before its first line."""
-    log.record("exported", "calls", destination, None, {"format": kind, "filters": search.to_parameters()})
+    filters = search.to_parameters()
+    if search.period:
+        # A period says later what it meant today.
+        for name, time in zip(("since", "until"), search.interval(), strict=True):
+            filters |= {name: local_time.format_for_url(time)} if time is not None else {}
+    log.record("exported", "calls", destination, None, {"format": kind, "filters": filters})
 
 
 def chunks(search: CallSearch, kind: str) -> Iterator[bytes]:

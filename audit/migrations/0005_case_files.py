@@ -6,7 +6,7 @@ from django.db import migrations
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('audit', '0002_keyed_digests'),
+        ('audit', '0003_call_text'),
     ]
 
     operations = [

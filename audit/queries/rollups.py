@@ -8,7 +8,6 @@ one transaction.
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections import Counter
@@ -24,16 +23,13 @@ from audit.background import BackgroundTask
 from audit.format import timestamps
 from audit.format.uuid7 import first_id_of
 from audit.models import Call, Rollup, RollupProgress
+from audit.queries import progress
 from toolhub.parts import parts
 
 OUTCOME, TOOL, USER, TOOK = "outcome", "tool", "user", "took"
 HOUR, DAY = "h", "d"
-LAG_MS = 60_000
-"""Minimum age of a call when it is counted: by then every writer has committed it, whatever its clock says."""
 KEEP_DAYS = 35
 SLICE_CALLS = 2_000
-MAX_OPEN_CALLS = 5_000
-"""Maximum remembered calls that run for longer than a minute; beyond that, counting waits for them."""
 EXECUTED = frozenset({outcomes.OK, outcomes.TOOL_ERROR, outcomes.TIMEOUT})
 """Outcomes whose duration is that of the tool."""
 COLUMNS = ("pk", "method", "name", "target_id", "user_id", "outcome", "duration_us")
@@ -80,7 +76,7 @@ def catch_up(seconds: float = 20.0) -> bool:
     """Count the calls that ended since the last update, for at most `seconds`. Return True when all are counted."""
     deadline = time.monotonic() + seconds
     state = RollupProgress.objects.filter(pk=1).first() or _create_progress()
-    first, limit = True, first_id_of(timestamps.now_ms() - LAG_MS)
+    first, limit = True, progress.limit()
     while True:
         if state.through >= limit:
             return True
@@ -96,7 +92,9 @@ def catch_up(seconds: float = 20.0) -> bool:
 def is_fresh() -> bool:
     """Return whether some process counted within about the last two minutes."""
     through = RollupProgress.objects.filter(pk=1).values_list("through", flat=True).first()
-    return through is not None and through >= first_id_of(timestamps.now_ms() - LAG_MS - int(_INTERVAL_SECONDS * 1000))
+    return through is not None and through >= first_id_of(
+        timestamps.now_ms() - progress.LAG_MS - int(_INTERVAL_SECONDS * 1000)
+    )
 
 
 class RollupUpdate(BackgroundTask):
@@ -132,30 +130,15 @@ def _count_slice(state: RollupProgress, limit: UUID, *, recheck: bool) -> Rollup
 
     Return None when another process was faster, or when too many calls are still running.
     """
-    open_ids = [UUID(text) for text in json.loads(state.open)]
-    still_open = open_ids
-    rows: list[tuple[Any, ...]] = []
-    if recheck and open_ids:
-        found = {row[0]: row for row in _call_rows().filter(pk__in=open_ids)}
-        still_open = [pk for pk in open_ids if pk in found and found[pk][5] == outcomes.RUNNING]
-        rows += [row for row in found.values() if row[5] != outcomes.RUNNING]
-    part = list(_call_rows().filter(pk__gte=state.through, pk__lt=limit).order_by("pk")[:SLICE_CALLS])
-    running = [row[0] for row in part if row[5] == outcomes.RUNNING]
-    if len(still_open) + len(running) > MAX_OPEN_CALLS:
+    part = progress.read_slice(state, limit, SLICE_CALLS, recheck=recheck)
+    if part is None:
         return None
-    rows += [row for row in part if row[5] != outcomes.RUNNING]
-    through = UUID(int=part[-1][0].int + 1) if len(part) == SLICE_CALLS else limit
-    still_open_json = json.dumps([pk.hex for pk in (*still_open, *running)])
+    rows = list(Call.objects.filter(pk__in=part.ids).order_by().values_list(*COLUMNS))
     with transaction.atomic():
-        progress = RollupProgress.objects.filter(pk=1, through=state.through, open=state.open)
-        if not progress.update(through=through, open=still_open_json):
+        if not progress.advance(state, part.following):
             return None
         _add_counts(rows)
-    return RollupProgress(pk=1, through=through, open=still_open_json)
-
-
-def _call_rows() -> Any:
-    return Call.objects.order_by().values_list(*COLUMNS)
+    return part.following
 
 
 def _add_counts(rows: list[tuple[Any, ...]]) -> None:

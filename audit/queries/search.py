@@ -5,6 +5,9 @@ which is the order of time. Everything else ("rest": client, transport, text, ..
 the page is full or the budget is used up; the page then shows how far the search came, and the next one continues from
 there.
 
+A text has an index of its own (`text_index`), which names the few calls that may contain it. They are read and held to
+the same condition as in a slice. Calls that are not indexed yet are searched in slices.
+
 For the user's pages, the search returns the user's own calls and never those of others.
 """
 
@@ -13,8 +16,9 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -22,20 +26,32 @@ from uuid import UUID
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 from django.db import connections
-from django.db.models import F, Model, Q, QuerySet, Value
+from django.db.models import Expression, F, Model, Q, QuerySet, Value
 from django.db.models.functions import Coalesce
-from django.db.models.lookups import Exact
+from django.db.models.lookups import Exact, IContains
 
-from audit import local_time
+from audit import local_time, outcomes
 from audit.models import Call
+from audit.queries import periods, text_index
 
 PAGE_ROWS = 50
+COUNTED_ROWS = 5_000
+"""Maximum calls that one step of a count adds."""
 MAX_SEARCHED_ROWS = 200_000
 MAX_SEARCH_SECONDS = 0.12
 """Search budget of one page, in rows and in seconds, whichever is used up first."""
+MAX_CANDIDATES = 10_000
+"""Maximum calls that the text index may name. A text in more of them is soon found in slices."""
+CHUNK_CANDIDATES = 200
 NOT_OK = "not_ok"
+NOT_FOUND = "not_found"
+"""Denied or unknown: for the user of the call, the two are the same."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _CREDENTIAL = re.compile(r"(token|app|admin|stdio):[0-9]+")
+_HEXADECIMAL = re.compile(r"[0-9a-fA-F]{1,4}")
+_OWN_TEXT_FIELDS = ("arguments", "result", "name", "client_name", "credential")
+"""Columns that users search in their own calls: not the rule that denied them, nor details for administrators."""
+_NOT_PARAMETERS = frozenset({"user_id", "period_interval"})
 _FIRST_SLICE_ROWS, _MAX_SLICE_ROWS = 2_000, 20_000
 _PROBE_ENTRIES = 500
 """Number of entries of two indexes that are compared to find the one with fewer entries."""
@@ -43,8 +59,8 @@ _FIRST_LOAD_ROWS, _LOAD_CHARACTERS = 20, 2_000_000
 """Rows that are loaded with bodies at first, and approximate characters that are loaded at a time afterwards."""
 LIST_FIELDS = (
     "id", "user_id", "username", "credential", "client_name", "client_version", "transport", "revision",
-    "address", "method", "name", "outcome", "detail", "detail_reason", "started_at", "ended_at", "duration_us",
-    "result_bytes",
+    "address", "method", "name", "rule", "rule_reason", "outcome", "detail", "detail_reason", "started_at", "ended_at",
+    "duration_us", "result_bytes",
 )  # fmt: skip
 """Columns of a list: without arguments and results, which can be megabytes."""
 
@@ -74,8 +90,10 @@ class CallSearch:
 
     q: str = ""
     """Id of a call, hash of its definition or result, id of a credential such as `token:12`, or text in its arguments,
-    tool, user, client or credential."""
+    result, tool, user, client, credential, rule or error."""
     user: str = ""
+    """Like tool, client and credential: the whole name as it is written, or a part of it with `*` for any text. Upper
+    and lower case are the same where there is a `*`."""
     outcome: str = ""
     tool: str = ""
     method: str = ""
@@ -85,8 +103,11 @@ class CallSearch:
     since: str = ""
     until: str = ""
     """Given in the reader's zone or with an offset, stored in UTC; a date in `until` includes the whole day."""
+    period: str = ""
+    """Period relative to today, one of `periods`; it applies besides `since` and `until`."""
     user_id: int | None = field(default=None)
     """Set by the server, never from an address."""
+    period_interval: tuple[datetime | None, datetime | None] = field(default=(None, None), init=False)
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -99,10 +120,13 @@ class CallSearch:
             at = local_time.parse_time(getattr(self, name), end=name == "until")
             if at is not None:
                 setattr(self, name, local_time.format_for_url(at))
+        if self.period not in dict(periods.CHOICES):
+            self.period = ""
+        self.period_interval = periods.interval(self.period)
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any], user_id: int | None = None) -> CallSearch:
-        names = {item.name for item in fields(cls)} - {"user_id"}
+        names = {item.name for item in fields(cls)} - _NOT_PARAMETERS
         values = {name: str(parameters.get(name) or "") for name in names}
         return cls(**values, user_id=user_id)
 
@@ -111,7 +135,7 @@ class CallSearch:
         return {
             item.name: str(getattr(self, item.name))
             for item in fields(self)
-            if item.name != "user_id" and getattr(self, item.name)
+            if item.name not in _NOT_PARAMETERS and getattr(self, item.name)
         }
 
     def call_id(self) -> UUID | None:
@@ -121,7 +145,15 @@ class CallSearch:
             return None
 
     def interval(self) -> tuple[datetime | None, datetime | None]:
-        return local_time.parse_time(self.since), local_time.parse_time(self.until)
+        """Return the start and the end of the searched time, None for an open side."""
+        starts = [at for at in (local_time.parse_time(self.since), self.period_interval[0]) if at is not None]
+        ends = [at for at in (local_time.parse_time(self.until), self.period_interval[1]) if at is not None]
+        return max(starts, default=None), min(ends, default=None)
+
+    def text(self) -> str:
+        """Return the text to search for; empty when `q` is the name of a call, a hash or a credential."""
+        is_name = self.call_id() is not None or _DIGEST.fullmatch(self.q) or _CREDENTIAL.fullmatch(self.q)
+        return "" if is_name else self.q
 
     def build_query(self) -> tuple[QuerySet[Call], Q | None]:
         """Return the rows that an index reads in order, and the condition on them."""
@@ -143,75 +175,147 @@ class CallSearch:
         elif _CREDENTIAL.fullmatch(self.q):
             rest.append(equals("credential_id", self.q))
         elif self.q:
-            rest.append(_match_text(self.q))
+            names = text_index.FIELDS if self.user_id is None else _OWN_TEXT_FIELDS
+            rest.append(_match_text(self.q, names))
         since, until = self.interval()
         if since is not None:
             rows = rows.filter(pk__gte=id_at(since))
         if until is not None:
             rows = rows.filter(pk__lt=id_at(until))
         user_id = self.user_id
-        if user_id is None and self.user:
+        if user_id is None and self.user and "*" not in self.user:
             user_id = _find_user_id(self.user)
             if user_id is None:
                 rest.append(equals("username", self.user))
         elif self.user:
-            rest.append(equals("username", self.user))
-        outcome = "" if self.outcome == NOT_OK else self.outcome
+            rest.append(match_name("username", self.user))
+        outcome = "" if self.outcome in {NOT_OK, NOT_FOUND} else self.outcome
+        tool = "" if "*" in self.tool else self.tool
         # Read one index, the one with fewer entries: over the tool, or over user and outcome or one of them.
         wanted = {"user_id": user_id, "outcome": outcome}
         one: dict[str, Any]
         other: dict[str, Any]
         others = {name: value for name, value in wanted.items() if value not in {None, ""}}
-        if self.tool and (not others or others == {"outcome": "ok"} or _is_rarer(rows, {"name": self.tool}, others)):
-            one, other = {"name": self.tool}, others
+        if tool and (not others or others == {"outcome": "ok"} or _is_rarer(rows, {"name": tool}, others)):
+            one, other = {"name": tool}, others
         else:
-            one, other = others, {"name": self.tool} if self.tool else {}
+            one, other = others, {"name": tool} if tool else {}
+        if self.tool and not tool:
+            rest.append(match_name("name", self.tool))
         if self.outcome == NOT_OK:
             rest.append(~equals("outcome", "ok"))
+        if self.outcome == NOT_FOUND:
+            rest.append(equals("outcome", outcomes.REFUSED) | equals("outcome", outcomes.UNKNOWN_TOOL))
         rest += [equals(name, getattr(self, name)) for name in ("method", "transport") if getattr(self, name)]
         if self.client:
-            rest.append(Q(client_name__icontains=self.client))
+            rest.append(match_name("client_name", self.client))
         if self.credential:
-            rest.append(Q(credential__icontains=self.credential) | Q(credential_id=self.credential))
+            rest.append(match_name("credential", self.credential) | equals("credential_id", self.credential))
         return rows, one, other, rest
 
+    def count(self, before: str = "") -> tuple[Counter[str], str]:
+        """Return how many of the next matching calls have each status, and where to go on; "" at the end.
+
+        Like a page, it is one bounded step of a search: call it again with the cursor, and add up.
+        """
+        part = self.page(before=before, size=COUNTED_ROWS, columns=("id", "outcome"))
+        return Counter(row.outcome for row in part.rows), part.older
+
     def page(
-        self, *, before: str = "", after: str = "", size: int = PAGE_ROWS, budget: int = MAX_SEARCHED_ROWS
+        self,
+        *,
+        before: str = "",
+        after: str = "",
+        size: int = PAGE_ROWS,
+        budget: int = MAX_SEARCHED_ROWS,
+        columns: Iterable[str] = LIST_FIELDS,
+        **starts: Expression,
     ) -> Page:
+        """Return one page, newest first, whose rows have these columns and besides them `starts` under their names."""
         rows, one, other, rest = self._split_conditions()
         asked: Q | QuerySet[Call] | None = _combine([*(equals(name, value) for name, value in other.items()), *rest])
         if other and not rest and connections[rows.db].vendor == "sqlite":
             asked = rows.filter(**other)
-        rows = rows.filter(**one).only(*LIST_FIELDS)
-        return page(rows, asked, before=before, after=after, size=size, budget=budget)
+        rows = rows.filter(**one).only(*columns).annotate(**starts)
+        indexed = self._indexed()
+        return page(rows, asked, before=before, after=after, size=size, budget=budget, indexed=indexed)
+
+    def _indexed(self) -> IndexedText | None:
+        text = self.text()
+        coverage = text_index.coverage() if text and text_index.normalize(text) else None
+        if coverage is None:
+            return None
+        since, until = self.interval()
+        return IndexedText(text, coverage, id_at(since) if since else None, id_at(until) if until else None)
 
     def iterate_batches(self, batch: int = 1_000) -> Iterator[list[Call]]:
         """Yield all matching calls with their bodies, newest first, in batches that limit memory and locks."""
         rows, rest = self.build_query()
-        below: Any = None
-        size = _FIRST_LOAD_ROWS
-        while True:
-            part = rows.order_by("-pk") if below is None else rows.filter(pk__lt=below).order_by("-pk")
-            edge = part.values_list("pk", flat=True)[batch - 1 : batch].first()
-            wanted = part if edge is None else part.filter(pk__gte=edge)
-            found = list((wanted if rest is None else wanted.filter(rest)).values_list("pk", "result_bytes"))
-            while found:
-                # Results may be megabytes each, and so may arguments, whose size is estimated from previous calls.
-                number = weight = 0
-                for _, bytes_ in found[:size]:
-                    weight += bytes_
-                    if number and weight > _LOAD_CHARACTERS:
-                        break
-                    number += 1
-                loaded = list(Call.objects.filter(pk__in=[pk for pk, _ in found[:number]]).order_by("-pk"))
-                found = found[number:]
-                loaded_characters = sum(len(call.arguments) for call in loaded)
-                size = max(1, min(batch, size * 2, number * _LOAD_CHARACTERS // max(1, loaded_characters)))
-                if loaded:
-                    yield loaded
-            if edge is None:
-                return
-            below = edge
+        for part in self._parts(rows):
+            yield from _iterate_batches(part, rest, batch)
+
+    def _parts(self, rows: QuerySet[Call]) -> Iterator[QuerySet[Call]]:
+        """Yield the rows in parts, newest first: those that are not indexed yet, then those that the index names."""
+        indexed = self._indexed()
+        boundary = None if indexed is None else indexed.coverage.through
+        named = None if indexed is None else indexed.find(None)
+        if boundary is None or named is None:
+            yield rows
+            return
+        yield rows.filter(pk__gte=boundary)
+        for at in range(0, len(named), CHUNK_CANDIDATES):
+            yield rows.filter(pk__in=named[at : at + CHUNK_CANDIDATES])
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedText:
+    """A text to search for, in the part of the log that the text index covers."""
+
+    text: str
+    coverage: text_index.Coverage
+    low: UUID | None
+    high: UUID | None
+    """The searched interval: low <= id < high, None for an open side."""
+
+    def find(self, start: UUID | None, *, forward: bool = False) -> list[UUID] | None:
+        """Return the calls to read after `start`, in the order of the search; None when the index names too many."""
+        low, high = self.low, self.coverage.through if self.high is None else min(self.high, self.coverage.through)
+        if start is not None and forward:
+            low = UUID(int=start.int + 1)
+        elif start is not None:
+            high = min(high, start)
+        found = text_index.find(self.text, low, high, MAX_CANDIDATES)
+        if found is None:
+            return None
+        still_open = [pk for pk in self.coverage.open if (low is None or pk >= low) and pk < high]
+        return sorted({*found, *still_open}, reverse=not forward)
+
+
+def _iterate_batches(rows: QuerySet[Call], rest: Q | None, batch: int) -> Iterator[list[Call]]:
+    below: Any = None
+    size = _FIRST_LOAD_ROWS
+    while True:
+        part = rows.order_by("-pk") if below is None else rows.filter(pk__lt=below).order_by("-pk")
+        edge = part.values_list("pk", flat=True)[batch - 1 : batch].first()
+        wanted = part if edge is None else part.filter(pk__gte=edge)
+        found = list((wanted if rest is None else wanted.filter(rest)).values_list("pk", "result_bytes"))
+        while found:
+            # Results may be megabytes each, and so may arguments, whose size is estimated from previous calls.
+            number = weight = 0
+            for _, bytes_ in found[:size]:
+                weight += bytes_
+                if number and weight > _LOAD_CHARACTERS:
+                    break
+                number += 1
+            loaded = list(Call.objects.filter(pk__in=[pk for pk, _ in found[:number]]).order_by("-pk"))
+            found = found[number:]
+            loaded_characters = sum(len(call.arguments) for call in loaded)
+            size = max(1, min(batch, size * 2, number * _LOAD_CHARACTERS // max(1, loaded_characters)))
+            if loaded:
+                yield loaded
+        if edge is None:
+            return
+        below = edge
 
 
 def page(
@@ -222,16 +326,19 @@ def page(
     after: str = "",
     size: int = PAGE_ROWS,
     budget: int = MAX_SEARCHED_ROWS,
+    indexed: IndexedText | None = None,
 ) -> Page:
     """Return one page of rows ordered by their key, which the cursors hold.
 
-    `rest` restricts the rows: a condition, or rows that another index reads and that must contain them. Raise
-    ValueError when a cursor is invalid.
+    `rest` restricts the rows: a condition, or rows that another index reads and that must contain them. `indexed` is
+    the text of that condition where the text index answers for it. Raise ValueError when a cursor is invalid.
     """
     field = rows.model._meta.pk
     forward = bool(after) and not before
     start = _parse_cursor(field, after if forward else before)
-    found, edge = _collect(rows, rest, start, forward=forward, wanted=size + 1, budget=budget)
+    deadline = time.monotonic() + MAX_SEARCH_SECONDS
+    walk = Walk(rows, rest, forward=forward, deadline=deadline, budget=budget)
+    found, edge = walk.collect(start, size + 1) if indexed is None else walk.collect_indexed(start, size + 1, indexed)
     more = len(found) > size
     found = found[:size]
     if forward:
@@ -251,41 +358,86 @@ def page(
     return answer
 
 
-def _collect(
-    rows: QuerySet[Any], rest: Q | QuerySet[Any] | None, start: Any, *, forward: bool, wanted: int, budget: int
-) -> tuple[list[Any], Any]:
-    """Return up to `wanted` rows, and the key at which the search stopped before the end, or None."""
-    order, beyond, within = ("pk", "pk__gt", "pk__lte") if forward else ("-pk", "pk__lt", "pk__gte")
-    remaining = rows.order_by(order)
-    if start is not None:
-        remaining = remaining.filter(**{beyond: start})
-    if rest is None:
-        return list(remaining[:wanted]), None
-    found: list[Any] = []
-    deadline = time.monotonic() + MAX_SEARCH_SECONDS
-    searched, slice_ = 0, min(_FIRST_SLICE_ROWS, budget)
-    part = remaining
-    while True:
-        began = time.monotonic()
-        edge = part.values_list("pk", flat=True)[slice_ - 1 : slice_].first()
-        here = part if edge is None else part.filter(**{within: edge})
-        if isinstance(rest, Q):
-            here = here.filter(rest)
-        else:
-            there = rest if start is None else rest.filter(**{beyond: start})
-            here = remaining.filter(pk__in=_intersect_keys(here, there, order, wanted - len(found)))
-        found += list(here[: wanted - len(found)])
-        searched += slice_
-        if edge is None or len(found) >= wanted:
-            return found, None
-        now = time.monotonic()
-        if searched >= budget or now > deadline:
-            return found, edge
-        # No slice may take much longer than the remaining time; its duration is estimated from the previous slice.
-        fits = int(slice_ * (deadline - now) / max(now - began, 0.001)) + _PROBE_ENTRIES
-        slice_ = min(slice_ * 2, _MAX_SLICE_ROWS, budget - searched, fits)
-        start = edge
-        part = remaining.filter(**{beyond: edge})
+@dataclass(slots=True)
+class Walk:
+    """A search through rows in the order of their key, until enough are found or its time or budget is used up."""
+
+    rows: QuerySet[Any]
+    rest: Q | QuerySet[Any] | None
+    forward: bool
+    deadline: float
+    budget: int
+    """Rows that may still be searched."""
+
+    def collect(self, start: Any, wanted: int) -> tuple[list[Any], Any]:
+        """Return up to `wanted` rows, and the key at which the search stopped before the end, or None."""
+        order, beyond, within = ("pk", "pk__gt", "pk__lte") if self.forward else ("-pk", "pk__lt", "pk__gte")
+        rest = self.rest
+        remaining = self.rows.order_by(order)
+        if start is not None:
+            remaining = remaining.filter(**{beyond: start})
+        if rest is None:
+            return list(remaining[:wanted]), None
+        found: list[Any] = []
+        slice_ = max(1, min(_FIRST_SLICE_ROWS, self.budget))
+        part = remaining
+        while True:
+            began = time.monotonic()
+            edge = part.values_list("pk", flat=True)[slice_ - 1 : slice_].first()
+            here = part if edge is None else part.filter(**{within: edge})
+            if isinstance(rest, Q):
+                here = here.filter(rest)
+            else:
+                there = rest if start is None else rest.filter(**{beyond: start})
+                here = remaining.filter(pk__in=_intersect_keys(here, there, order, wanted - len(found)))
+            found += list(here[: wanted - len(found)])
+            self.budget -= slice_
+            if edge is None or len(found) >= wanted:
+                return found, None
+            now = time.monotonic()
+            if self.budget <= 0 or now > self.deadline:
+                return found, edge
+            # No slice may take much longer than the remaining time; its duration is estimated from the previous slice.
+            fits = int(slice_ * (self.deadline - now) / max(now - began, 0.001)) + _PROBE_ENTRIES
+            slice_ = min(slice_ * 2, _MAX_SLICE_ROWS, self.budget, fits)
+            start = edge
+            part = remaining.filter(**{beyond: edge})
+
+    def collect_indexed(self, start: UUID | None, wanted: int, indexed: IndexedText) -> tuple[list[Any], Any]:
+        """Do the same as `collect` with the text index, for the part of the log that it covers."""
+        boundary = indexed.coverage.through
+        newest = replace(self, rows=self.rows.filter(pk__gte=boundary))
+        if self.forward:
+            if start is not None and start >= boundary:
+                return newest.collect(start, wanted)
+            found, edge = self._collect_covered(start, wanted, indexed)
+            if edge is not None or len(found) >= wanted:
+                return found, edge
+            more, edge = newest.collect(None, wanted - len(found))
+            return found + more, edge
+        found = []
+        if start is None or start > boundary:
+            found, edge = newest.collect(start, wanted)
+            if edge is not None or len(found) >= wanted:
+                return found, edge
+        more, edge = self._collect_covered(start, wanted - len(found), indexed)
+        return found + more, edge
+
+    def _collect_covered(self, start: UUID | None, wanted: int, indexed: IndexedText) -> tuple[list[Any], Any]:
+        covered = self.rows.filter(pk__lt=indexed.coverage.through)
+        named = indexed.find(start, forward=self.forward)
+        if named is None:
+            return replace(self, rows=covered).collect(start, wanted)
+        found: list[Any] = []
+        for at in range(0, len(named), CHUNK_CANDIDATES):
+            chunk = named[at : at + CHUNK_CANDIDATES]
+            part = covered.filter(self.rest, pk__in=chunk).order_by("pk" if self.forward else "-pk")
+            found += list(part[: wanted - len(found)])
+            if len(found) >= wanted:
+                break
+            if time.monotonic() > self.deadline and at + CHUNK_CANDIDATES < len(named):
+                return found, chunk[-1]
+        return found, None
 
 
 def _intersect_keys(one: QuerySet[Any], other: QuerySet[Any], order: str, wanted: int) -> list[Any]:
@@ -309,16 +461,44 @@ def equals(name: str, value: Any) -> Q:
     return Q(Exact(Coalesce(F(name), Value("" if isinstance(value, str) else 0)), Value(value)))
 
 
-def _match_text(text: str) -> Q:
-    # Arguments are ASCII JSON: the search text must be encoded in the same way.
-    spelled = json.dumps(text)[1:-1]
-    return (
-        Q(arguments__icontains=spelled)
-        | Q(name__icontains=text)
-        | Q(username__icontains=text)
-        | Q(client_name__icontains=text)
-        | Q(credential__icontains=text)
-    )
+class _NamePattern(IContains):
+    """A comparison in which `*` stands for any text, without regard to case."""
+
+    param_pattern = "%s"
+
+    def process_rhs(self, *args: Any, **options: Any) -> Any:
+        sql, (pattern, *others) = super().process_rhs(*args, **options)
+        return sql, [str(pattern).replace("*", "%"), *others]
+
+
+def match_name(name: str, value: str) -> Q:
+    """Return the condition of the filters user, tool, client and credential, as their help text says it."""
+    return Q(_NamePattern(F(name), value)) if "*" in value else equals(name, value)
+
+
+def _match_text(text: str, names: Iterable[str]) -> Q:
+    # Arguments and results are ASCII JSON, and texts in them may be JSON again: the text is encoded in the same way.
+    # Databases compare without case only the letters that are not encoded.
+    spellings = dict.fromkeys((text, text.lower(), text.upper()) if not text.isascii() else (text,))
+    once = [json.dumps(spelling)[1:-1] for spelling in spellings]
+    encoded = dict.fromkeys((*spellings, *once, *(json.dumps(spelling)[1:-1] for spelling in once)))
+    found = []
+    for name in names:
+        forms = encoded if name in {"arguments", "result"} else spellings
+        condition = _combine_any([Q((f"{name}__icontains", form)) for form in forms])
+        if name in {"arguments", "result"} and _HEXADECIMAL.fullmatch(text):
+            # Digits of an escaped character such as \u5143 are no text.
+            before = "".join(rf"(?<!\\u{'[0-9a-f]' * count})" for count in range(5 - len(text)))
+            condition &= Q((f"{name}__iregex", before + text))
+        found.append(condition)
+    return _combine_any(found)
+
+
+def _combine_any(parts: list[Q]) -> Q:
+    whole = Q()
+    for part in parts:
+        whole |= part
+    return whole
 
 
 def _combine(parts: list[Q]) -> Q | None:
@@ -346,7 +526,7 @@ def _format_cursor(key: Any) -> str:
     return key.hex if isinstance(key, UUID) else str(key)
 
 
-FILTERS = ("q", "outcome", "tool", "method", "transport", "client", "since", "until")
+FILTERS = ("q", "outcome", "tool", "method", "transport", "client", "since", "until", "period")
 """Allowed keys of `filters`; all values are texts, empty or absent when not used."""
 
 
@@ -358,6 +538,8 @@ def page_for_user(user_id: int, filters: Mapping[str, Any], cursor: str = "", *,
     this list.
     """
     search = CallSearch.from_parameters({name: filters.get(name) for name in FILTERS}, user_id)
+    if search.outcome in {outcomes.REFUSED, outcomes.UNKNOWN_TOOL}:
+        search.outcome = NOT_FOUND  # the difference would reveal which tools exist
     direction, _, key = cursor.partition("-")
     if cursor and (direction not in {"before", "after"} or not key):
         raise ValueError("not a cursor of this list")

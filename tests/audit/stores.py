@@ -167,6 +167,7 @@ def use_database(url: str) -> Iterator[None]:
 def make_tables() -> None:
     """The tables of the audit log and no others."""
     from audit import models
+    from audit.queries import text_index
 
     connection = connections["default"]
     with connection.schema_editor() as editor:
@@ -177,8 +178,11 @@ def make_tables() -> None:
             models.Link,
             models.Checkpoint,
             models.Verification,
+            models.TextProgress,
+            models.CallText,
         ):
             editor.create_model(model)
+    text_index.after_migrate()
 
 
 @contextlib.contextmanager

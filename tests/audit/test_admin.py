@@ -161,7 +161,7 @@ def test_filters_combine_in_the_list(reader, alice, bob):
         build_call(4, user=alice, outcome="refused"),
     )
     keys, response = list_rows(
-        reader, user="alice", outcome="refused", transport="websocket", client="cursor", since="2026-03-01"
+        reader, user="alice", outcome="refused", transport="websocket", client="cursor*", since="2026-03-01"
     )
     assert keys == [wanted.pk]
     page = response.content.decode()
@@ -186,7 +186,7 @@ def test_the_list_pages_without_counting(reader, alice, django_assert_num_querie
     assert not any("COUNT(" in query["sql"].upper() for query in captured.captured_queries)
     with django_assert_num_queries(8):  # and the account that the name belongs to
         list_rows(reader, user="alice", outcome="ok")
-    with django_assert_num_queries(8):  # and where the slice of the search ends
+    with django_assert_num_queries(10):  # and where the slice of the search ends, and whether texts have an index (2)
         list_rows(reader, q="nothing that is there")
     with django_assert_num_queries(7):
         list_rows(reader, q=str(keys[0]), outcome="ok")

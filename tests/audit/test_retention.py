@@ -205,7 +205,12 @@ def test_each_job_checks_once_a_minute_and_never_twice_at_a_time():
 
 def test_a_scheduler_takes_the_jobs_over():
     log = recorder.AuditLog()
-    assert [job.name for job in log.take_jobs()] == ["Verify audit log", "Apply retention", "Update rollups"]
+    assert [job.name for job in log.take_jobs()] == [
+        "Verify audit log",
+        "Apply retention",
+        "Update rollups",
+        "Update text index",
+    ]
     assert log.take_jobs() == [] and log._periodic.tick(time.monotonic() + 3600.0) == 0
 
 

@@ -10,7 +10,7 @@ import pytest
 from audit import outcomes
 from audit.format import timestamps
 from audit.models import Call, Rollup, RollupProgress
-from audit.queries import rollups, statistics
+from audit.queries import progress, rollups, statistics
 from tests.audit.rows import build_call, save
 
 pytestmark = pytest.mark.django_db
@@ -94,7 +94,7 @@ def test_when_much_is_not_counted_yet_the_report_says_until_when_it_holds(monkey
     save(*(build_recent_call(number) for number in range(5)))
     report = statistics.report("7d")
     assert (report.live, report.calls) == (False, 4)
-    assert abs(report.counted_until - timestamps.from_ms(timestamps.now_ms() - rollups.LAG_MS)) < timedelta(seconds=50)
+    assert abs(report.counted_until - timestamps.from_ms(timestamps.now_ms() - progress.LAG_MS)) < timedelta(seconds=50)
 
 
 def test_a_percentile_is_within_five_percent():

@@ -64,7 +64,7 @@ def make_rows(count: int, users: Named, tools: Named, moment: Any) -> Iterator[t
         yield (
             key, user_id, username, f"token:{user_id}", "laptop", client, version,
             ("http", "websocket")[number % 9 == 0], "2025-11-25", "192.0.2.1", "tools/call", tool, tool_id,
-            "d" * 64, "grant 1: everyone", str(number), moment(ms), arguments, outcome, "", "", len(result),
+            "d" * 64, "grant 1: everyone", "", str(number), moment(ms), arguments, outcome, "", "", "", len(result),
             "e" * 64, moment(ms + duration // 1000), duration, result, 0, 0, 0, "",
         )  # fmt: skip
 

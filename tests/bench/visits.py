@@ -36,7 +36,17 @@ LISTS = (
     ("catalog/secret", ("q=secret", "p=2")),
     ("catalog/task", ("q=seed0", "p=3")),
     ("catalog/storedresult", ("q=seed0", "p=3")),
-    ("audit/call", ("q=invoice", "q=absent-text", "user=seed0000", "outcome=not_ok", "tool=tool_00001&outcome=ok")),
+    (
+        "audit/call",
+        (
+            "q=invoice",
+            "q=absent-text",
+            "user=seed0000",
+            "tool=tool_*&period=30d",
+            "outcome=not_ok",
+            "tool=tool_00001&outcome=ok",
+        ),
+    ),
     ("audit/action", ("q=tool_00001", "p=2")),
 )
 PICKERS = (

@@ -117,6 +117,8 @@ SPECIAL: dict[str, Any] = {
     "audit.Link": KEEP,
     "audit.Writer": KEEP,
     "audit.RollupProgress": KEEP,
+    "audit.TextProgress": KEEP,
+    "audit.CallText": KEEP,
     "audit.Rollup.span": KEEP,
     "audit.Rollup.what": KEEP,
     "catalog.Secret.value": KEEP,

@@ -1770,5 +1770,51 @@ FAULTS: tuple[Fault, ...] = (
         "        return who\n",
         "        return who | what\n",
         "tests/audit/test_case_files.py",
+    # --- the text index of the audit log --------------------------------------------------------------------------
+    Fault(
+        "a call that the text index names is read and held to the same condition",
+        "audit/queries/search.py",
+        "            part = covered.filter(self.rest, pk__in=chunk).order_by",
+        "            part = covered.filter(pk__in=chunk).order_by",
+        "tests/audit/test_text_index.py",
+    ),
+    Fault(
+        "a body that retention removed meanwhile is not indexed",
+        "audit/queries/text_index.py",
+        '        kept = Call.objects.filter(pk__in=[row.call_id for row in batch], body_state="")\n',
+        "        kept = Call.objects.filter(pk__in=[row.call_id for row in batch])\n",
+        "tests/audit/test_text_index.py",
+    ),
+    Fault(
+        "a call that still ran when it was indexed is searched itself",
+        "audit/queries/search.py",
+        "        return sorted({*found, *still_open}, reverse=not forward)\n",
+        "        return sorted({*found}, reverse=not forward)\n",
+        "tests/audit/test_text_index.py",
+    ),
+    Fault(
+        "users do not search the rules that denied them",
+        "audit/queries/search.py",
+        "            names = text_index.FIELDS if self.user_id is None else _OWN_TEXT_FIELDS\n",
+        "            names = text_index.FIELDS\n",
+        "tests/audit/test_text_index.py",
+    ),
+    Fault(
+        "a filter of one's own calls does not tell denied from unknown",
+        "audit/queries/search.py",
+        "        search.outcome = NOT_FOUND  # the difference would reveal which tools exist\n",
+        "        pass\n",
+        "tests/audit/test_text_index.py",
+    ),
+    Fault(
+        "texts that SQL removes leave the index of SQLite",
+        "audit/queries/text_index.py",
+        """AFTER UPDATE OF body_state ON audit_call"
+    " BEGIN DELETE FROM {table} WHERE call_id = OLD.id; END",
+)""",
+        """AFTER UPDATE OF body_state ON audit_call"
+    " BEGIN DELETE FROM {table} WHERE call_id = ''; END",
+)""",
+        "tests/audit/test_text_index.py",
     ),
 )

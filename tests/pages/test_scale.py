@@ -15,7 +15,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from audit.models import Call
-from audit.queries import rollups
+from audit.queries import rollups, text_index
 from catalog.policy import snapshot
 from tests.bench import estate, visits
 
@@ -67,12 +67,14 @@ def test_more_tools_users_and_calls_cost_no_page_a_query_and_leave_it_bounded() 
     make_calls(0, 6, owner)
     address_values = visits.find_heaviest(owner, Call.objects.order_by("pk").first())
     estate.report_process(3)
+    text_index.catch_up(30)
     snapshot.refresh()
     small = visit_addresses(address_values, people)
     estate.grow(*LARGE)
     make_calls(6, 2_000, owner)
     estate.report_process(100)
     rollups.catch_up(30)
+    text_index.catch_up(30)
     snapshot.refresh()
     wrong = []
     for name, (status, queries, size) in visit_addresses(address_values, people).items():

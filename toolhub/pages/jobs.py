@@ -20,6 +20,7 @@ TRANSLATED_NAMES = frozenset(
         gettext_noop("Verify audit log"),
         gettext_noop("Apply retention"),
         gettext_noop("Update rollups"),
+        gettext_noop("Update text index"),
         gettext_noop("Compare upstream servers"),
         gettext_noop("Remove expired tasks"),
         gettext_noop("Remove expired results"),

@@ -11,19 +11,21 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from audit.export import rows
+from audit.queries import periods
 from audit.queries.search import CallSearch
 
 FILTERS = {
-    "q": "the ID of a call, or text in arguments, tool, user or client",
-    "user": "username",
+    "q": "the ID of a call, or text in arguments, result, tool, user, client, rule or error",
+    "user": "username; here and below, * stands for any text, as in *weather*",
     "outcome": "ok, tool_error, refused, ..., or not_ok",
-    "tool": "the exact name of the tool",
+    "tool": "name of the tool",
     "method": "tools/call, resources/read or prompts/get",
     "transport": "http, websocket, stdio or admin",
-    "client": "text in the client's name",
-    "credential": "text in the name of the credential, or its ID",
+    "client": "name of the client",
+    "credential": "name of the credential, or its ID",
     "since": "started at or after this time: 2026-01-31 or 2026-01-31T12:00",
     "until": "started before this time, or on this day",
+    "period": f"{', '.join(name for name, _ in periods.CHOICES[:-1])} or {periods.CHOICES[-1][0]}, in UTC",
 }
 
 

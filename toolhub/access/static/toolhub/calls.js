@@ -18,9 +18,9 @@
     quiet = setTimeout(() => { place.hidden = true; }, 8000);
   };
 
-  const get = async (part) => {
+  const get = async (part, address = location.href) => {
     const headers = part ? { "X-Part": part } : {};
-    const answer = await fetch(location.href, { headers, credentials: "same-origin", redirect: "error" });
+    const answer = await fetch(address, { headers, credentials: "same-origin", redirect: "error" });
     if (!answer.ok) throw new Error(String(answer.status));
     const found = new DOMParser().parseFromString(await answer.text(), "text/html");
     localise(found);
@@ -107,7 +107,32 @@
       list.replaceChildren(...found.childNodes);
       held = null;
       fresh.parentElement.hidden = true;
+      goOn();
     };
+    // A search that stopped for time goes on by itself until the page is full or all calls were searched.
+    const MAX_ROWS = 50;
+    let going = false;
+    const goOn = eager(async () => {
+      if (going) return;
+      going = true;
+      try {
+        while (list.querySelector("[data-looked]") && rowsOf(list).length < MAX_ROWS) {
+          const link = list.querySelector("a[rel=next]");
+          const found = link && (await get("calls", link.href)).getElementById("calls");
+          if (!found || !link.isConnected) return;
+          const body = list.querySelector("tbody");
+          // The first page has no newer one, however many steps filled it.
+          if (newest) for (const other of found.querySelectorAll("[data-pager] a:not([rel])")) other.remove();
+          if (body) body.append(...rowsOf(found));
+          else list.querySelector(".card").replaceWith(found.querySelector(".card"));
+          for (const part of list.querySelectorAll("[data-looked], [data-pager]")) part.remove();
+          list.append(...found.querySelectorAll("[data-looked], [data-pager]"));
+        }
+      } finally {
+        going = false;
+      }
+    });
+    if (list.querySelector("[data-looked]")) goOn();
     const show = eager(async () => {
       const found = (await get("calls")).getElementById("calls");
       if (!found) return;

@@ -41,15 +41,16 @@ const picked = [];
 const compare = document.querySelector("[data-compare]");
 if (compare) {
   const say = () => { compare.disabled = picked.length !== 2; };
-  for (const box of document.querySelectorAll("input.record-pick")) {
+  picked.push(...document.querySelectorAll("input.record-pick:checked"));
+  // Rows are added while a search goes on.
+  document.addEventListener("change", (event) => {
+    const box = event.target;
+    if (!box.matches("input.record-pick")) return;
+    const at = picked.indexOf(box);
+    if (at >= 0) picked.splice(at, 1);
     if (box.checked) picked.push(box);
-    box.addEventListener("change", () => {
-      const at = picked.indexOf(box);
-      if (at >= 0) picked.splice(at, 1);
-      if (box.checked) picked.push(box);
-      while (picked.length > 2) picked.shift().checked = false;
-      say();
-    });
-  }
+    while (picked.length > 2) picked.shift().checked = false;
+    say();
+  });
   say();
 }
