@@ -1770,6 +1770,7 @@ FAULTS: tuple[Fault, ...] = (
         "        return who\n",
         "        return who | what\n",
         "tests/audit/test_case_files.py",
+    ),
     # --- the text index of the audit log --------------------------------------------------------------------------
     Fault(
         "a call that the text index names is read and held to the same condition",
@@ -1781,8 +1782,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a body that retention removed meanwhile is not indexed",
         "audit/queries/text_index.py",
-        '        kept = Call.objects.filter(pk__in=[row.call_id for row in batch], body_state="")\n',
-        "        kept = Call.objects.filter(pk__in=[row.call_id for row in batch])\n",
+        'for row in batch], body_state="")',
+        "for row in batch])",
         "tests/audit/test_text_index.py",
     ),
     Fault(
