@@ -21,6 +21,8 @@ from toolhub.access.models import AccessToken
 from toolhub.oauth.models import ConnectedApp
 
 BATCH_ROWS = 500
+MAX_IDS = 10_000
+"""Maximum people whom a query names: SQLite takes 32,766 values. With more, the case has everybody."""
 USER_FIELDS = (
     "id", "username", "first_name", "last_name", "email", "is_active", "is_staff", "is_superuser", "date_joined",
     "last_login",
@@ -47,8 +49,8 @@ TARGETS = {call_log.TOOL: "tool_id", call_log.RESOURCE: "resource_id", call_log.
 def list_records(scope: CaseScope) -> CaseRecords:
     """Yield the name and the lines of each file. Deleted people and credentials are in the admin activity alone."""
     users = _find_users(scope)
-    user_ids = list(users.values_list("pk", flat=True))
-    group_ids = list(Group.objects.filter(user__in=user_ids).order_by().distinct().values_list("pk", flat=True))
+    user_ids = users.order_by().values("pk")
+    group_ids = Group.objects.filter(user__in=user_ids).order_by().values("pk")
     yield "people.jsonl", _describe(users, USER_FIELDS, groups=lambda row: _names(row.groups.all()))
     tokens = _of_users(AccessToken.objects.all(), user_ids, "token", scope)
     yield "access-tokens.jsonl", _describe(tokens, TOKEN_FIELDS, toolsets=_toolsets_of)
@@ -66,14 +68,16 @@ def list_records(scope: CaseScope) -> CaseRecords:
 
 
 def _find_users(scope: CaseScope) -> QuerySet[User]:
+    if max(len(scope.user_ids), len(scope.usernames)) > MAX_IDS:
+        return User.objects.order_by("pk")
     return User.objects.filter(Q(pk__in=scope.user_ids) | Q(username__in=scope.usernames)).order_by("pk")
 
 
-def _of_users(rows: QuerySet[Any], user_ids: list[int], kind: str, scope: CaseScope) -> QuerySet[Any]:
+def _of_users(rows: QuerySet[Any], user_ids: QuerySet[Any], kind: str, scope: CaseScope) -> QuerySet[Any]:
     """Return the credentials of these people, and those that calls used."""
     numbers = [id.partition(":")[2] for id in scope.credential_ids if id.startswith(f"{kind}:")]
     used = [int(number) for number in numbers if number.isdecimal() and len(number) < 19]
-    return rows.filter(Q(user_id__in=user_ids) | Q(pk__in=used)).order_by("pk")
+    return rows.filter(Q(user_id__in=user_ids) | Q(pk__in=used[:MAX_IDS])).order_by("pk")
 
 
 def _find_toolsets(scope: CaseScope) -> list[int]:

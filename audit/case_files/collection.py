@@ -33,13 +33,17 @@ BATCH_ROWS = 1_000
 MAX_REASON_CHARACTERS = 500
 NAMES = ("user", "tool", "client", "credential")
 """Filters whose texts choose the admin activity."""
+TIMES = {"since", "until", "period"}
+MAX_NAMES = 50
+"""Maximum people of the calls whose admin activity is looked for when no filter names anybody."""
 README = """\
 Case file of a toolhub audit log.
 
 manifest.json            scope, maker, reason, and the SHA-256 digest of every other file
 manifest-signature.json  signature of the manifest, with the key that signs the checkpoints of the audit log
 calls.jsonl              the calls, every column; times in UTC
-admin-activity.jsonl     changes by administrators in that time that name the person, tool, client or credential
+admin-activity.jsonl     changes by administrators in that time: those that name the person, tool, client or
+                         credential of the filters, or else a person of the calls; all of them for a time alone
 definitions.jsonl        the definition that clients had received of each tool, prompt and resource
 *.jsonl                  people, access tokens, connected apps and grants, with their history
 hash-chain.jsonl         for every call and change, its hash chain up to a signed checkpoint
@@ -82,10 +86,12 @@ class _Seen:
     definitions: dict[tuple[str, int, str], tuple[str, datetime]] = field(default_factory=dict)
     """(method, id in the catalog, hash) -> name and time of the newest call."""
     first: datetime | None = None
-    """Time of the earliest entry."""
+    last: datetime | None = None
+    """Times of the earliest and of the latest entry."""
 
     def note_time(self, at: datetime) -> None:
         self.first = at if self.first is None else min(self.first, at)
+        self.last = at if self.last is None else max(self.last, at)
 
 
 def chunks(case: Case) -> Iterator[bytes]:
@@ -155,14 +161,24 @@ def _omit(body: str) -> str:
 
 
 def _list_actions(case: Case, seen: _Seen) -> Iterator[dict[str, Any]]:
-    """Yield the admin activity in the time of the case, and every removal of old calls: it explains what is missing."""
+    """Yield the admin activity in the time of the case, and every removal of old calls: it explains what is missing.
+
+    With a person, tool, client or credential in the filters, only the activity that names it. With other filters, only
+    the activity that names a person of the calls, in their time.
+    """
     since, until = case.search.interval()
+    names = [getattr(case.search, name) for name in NAMES]
+    if not any(names) and case.search.to_parameters().keys() - TIMES:
+        names = sorted(seen.scope.usernames)[:MAX_NAMES]
+        since, until = since or seen.first, until or seen.last
+        if not names:
+            return
     wanted = Q()
     if since is not None:
         wanted &= Q(pk__gte=id_at(since))
     if until is not None:
         wanted &= Q(pk__lt=id_at(until))
-    wanted &= _named([getattr(case.search, name) for name in NAMES])
+    wanted &= _named(names)
     # An empty condition would add nothing to the other one.
     wanted = wanted | Q(verb=PRUNE_VERB, kind=PRUNE_KIND) if wanted else wanted
     found = Action.objects.filter(wanted)
@@ -240,10 +256,9 @@ class _Proof:
         for row in found.iterator(BATCH_ROWS):
             if not missing:
                 break
-            signed = SignedCheckpoint.from_row(row)
+            if not SignedCheckpoint.from_row(row).is_signed:
+                continue  # it may hold anything; the verification of the log names it
             named = {writer: head for writer, head in read_heads(row.heads).items() if writer in missing}
-            if not named or not signed.is_signed:
-                continue  # the whole log's verification names a checkpoint that nobody signed
             for writer, (sequence, _hash) in named.items():
                 heads.setdefault(writer, []).append((sequence, row.number))
                 if sequence >= missing[writer]:

@@ -26,10 +26,14 @@ from audit.integrity.links import BODIES, PRUNE_KIND, PRUNE_VERB
 from audit.integrity.messages import Problem, problem
 
 MAX_PROBLEMS = 20
-MAX_FILES = 50
+MAX_DIRECTORY_BYTES = 20_000
+"""Maximum bytes of the list of files in the archive, of which a case file has a dozen."""
 MAX_MANIFEST_BYTES = 1_000_000
 MAX_LINE_BYTES = 20_000_000
 """A call has at most 64 Ki characters of arguments and of its result; one change may be of a large definition."""
+_SIZES = ((b"PK\x05\x06", 12, 4), (b"PK\x06\x06", 40, 8))
+"""The records at the end of a ZIP: their mark, and offset and width of the size of the list of files."""
+_MAX_END_BYTES = 65_535 + 22 + 20 + 56
 _UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
 """Raised by `zipfile` for damaged, encrypted and unsupported archives."""
 
@@ -41,12 +45,12 @@ class CaseReport:
     problems: list[Problem] = field(default_factory=list)
     manifest: dict[str, Any] = field(default_factory=dict)
     """Empty until its signature was verified."""
+    key: str = ""
+    """Name of the key that signed the manifest."""
+    is_earlier_key: bool = False
+    """Whether a newer key is trusted, too: whoever holds an earlier one may have made the file at any time."""
     calls: int = 0
     changes: int = 0
-    uncovered: int = 0
-    """Entries that no checkpoint covers: only the signature of the case file vouches for them."""
-    repacked: bool = False
-    """Whether the ZIP has no signature of its own bytes: another program wrote it."""
 
     @property
     def ok(self) -> bool:
@@ -76,16 +80,18 @@ def examine(path: Path, trusted: TrustedKeys) -> CaseReport:
     report = CaseReport()
     with suppress(_Full), path.open("rb") as file:
         try:
+            _check_directory(file)
             with zipfile.ZipFile(file) as bundle:
                 _examine(bundle, file, trusted, report)
-        except (*_UNREADABLE, ValueError) as error:
+        except (*_UNREADABLE, ValueError, OSError) as error:
             _add(report, [problem("file", path.name, "file_unreadable", error=str(error)[:200])])
     return report
 
 
 def _examine(bundle: zipfile.ZipFile, file: IO[bytes], trusted: TrustedKeys, report: CaseReport) -> None:
     names = [info.filename for info in bundle.infolist()]
-    if len(names) > MAX_FILES or len(set(names)) != len(names):
+    methods = {info.compress_type for info in bundle.infolist()}
+    if len(set(names)) != len(names) or not methods <= {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
         _add(report, [problem("file", archive.MANIFEST, "file_names")])
         return
     manifest = _read_manifest(bundle, trusted, report)
@@ -95,9 +101,18 @@ def _examine(bundle: zipfile.ZipFile, file: IO[bytes], trusted: TrustedKeys, rep
     _add(report, _check_files(bundle, names, manifest))
     checks = _Checks(bundle, manifest, trusted, report)
     checks.run()
-    report.repacked = not bundle.comment
-    if bundle.comment and not report.problems:
+    if not report.problems:
         _add(report, _check_archive(file, bundle.comment, trusted))
+
+
+def _check_directory(file: IO[bytes]) -> None:
+    """Raise BadZipFile when the list of files is long: `zipfile` would read it to its end before it can be counted."""
+    length = file.seek(0, 2)
+    file.seek(max(0, length - _MAX_END_BYTES))
+    end = file.read()
+    sizes = [end[at + offset : at + offset + width] for mark, offset, width in _SIZES if (at := end.rfind(mark)) >= 0]
+    if any(MAX_DIRECTORY_BYTES < int.from_bytes(size, "little") < (1 << 8 * len(size)) - 1 for size in sizes):
+        raise zipfile.BadZipFile("the archive has too many files")
 
 
 def _add(report: CaseReport, problems: Iterable[Problem]) -> None:
@@ -122,6 +137,8 @@ def _read_manifest(bundle: zipfile.ZipFile, trusted: TrustedKeys, report: CaseRe
         _add(report, [found])
         return None
     manifest: dict[str, Any] = json.loads(data)
+    report.key = str(json.loads(signature)["key"])
+    report.is_earlier_key = report.key != trusted.names[0]
     return manifest
 
 
@@ -197,6 +214,7 @@ class _Checks:
     ) -> None:
         self._bundle, self._trusted, self._report = bundle, trusted, report
         self._has_bodies = bool(manifest["bodies"])
+        self._sizes = {one["name"]: int(one["bytes"]) for one in manifest["files"]}
         self._heads: dict[int, Heads] = {}
         """Number of a checkpoint -> its heads."""
         self._entries: dict[int, _Entry] = {}
@@ -228,11 +246,12 @@ class _Checks:
 
     def _read_lines(self, name: str) -> Iterator[tuple[int, Any]]:
         """Yield (number, value) of each line that can be read. A file that cannot be read was reported before."""
-        number = 0
+        number, left = 0, self._sizes.get(name, 0)
         try:
             with self._bundle.open(name) as file:
-                while text := file.readline(MAX_LINE_BYTES):
-                    number += 1
+                # Of a file that was replaced, no more is read than the manifest lists.
+                while text := file.readline(min(MAX_LINE_BYTES, left)):
+                    number, left = number + 1, left - len(text)
                     try:
                         value = json.loads(text)
                     except (ValueError, RecursionError):
@@ -295,8 +314,8 @@ class _Checks:
             return body[len(archive.OMITTED_PREFIX) :]
         return chain.body_digest(body)
 
-    def _expect(self, link_id: int, entry: _Entry) -> Iterator[Problem]:
-        if self._entries.setdefault(link_id, entry) is not entry:
+    def _expect(self, link_id: Any, entry: _Entry) -> Iterator[Problem]:
+        if not isinstance(link_id, int) or self._entries.setdefault(link_id, entry) is not entry:
             yield problem(entry.kind, entry.name, "link_changed")
 
     def _read_links(self) -> None:
@@ -306,14 +325,16 @@ class _Checks:
             try:
                 if isinstance(line, dict):
                     self._finish(part)
-                    part = _Part(int(line["writer"]), int(line["first"]) - 1, line["previous"], line["checkpoint"])
-                elif part is not None:
+                    part = _Part.parse(line)
+                elif part is None:
+                    raise ValueError("a link outside of a part")
+                else:
                     kind, subject, content = line
                     link_id = part.add(str(kind), str(subject), str(content))
                     if link_id in self._entries:
                         self._compare(self._entries[link_id], str(kind), str(subject), str(content))
                         part.entries.append(link_id)
-            except (KeyError, TypeError, ValueError):
+            except (KeyError, TypeError, ValueError, OverflowError):
                 _add(self._report, [problem("file", archive.LINKS, "line_unreadable", line=str(number))])
         self._finish(part)
 
@@ -328,7 +349,9 @@ class _Checks:
         if part is None:
             return
         if part.checkpoint is None:
-            self._report.uncovered += len(part.entries)
+            # The installation signs a checkpoint of all that it logged before it writes this file.
+            entries = (self._entries[link_id] for link_id in part.entries)
+            _add(self._report, (problem(entry.kind, entry.name, "not_covered") for entry in entries))
         elif self._heads.get(part.checkpoint, {}).get(part.writer) != (part.sequence, part.hash):
             name = f"{part.writer}:{part.sequence}"
             _add(self._report, [problem("link", name, "part_differs", checkpoint=str(part.checkpoint))])
@@ -341,10 +364,17 @@ class _Checks:
 class _Part:
     """A part of one hash chain, and its end so far."""
 
-    def __init__(self, writer: int, sequence: int, previous: str | None, checkpoint: int | None) -> None:
+    def __init__(self, writer: int, sequence: int, previous: str, checkpoint: int | None) -> None:
         self.writer, self.sequence, self.checkpoint = writer, sequence, checkpoint
-        self.hash = previous or ""
+        self.hash = previous
         self.entries: list[int] = []
+
+    @classmethod
+    def parse(cls, line: dict[str, Any]) -> _Part:
+        """Return the part that a line begins. Raise KeyError, ValueError, TypeError or OverflowError for others."""
+        checkpoint = line["checkpoint"]
+        number = None if checkpoint is None else int(checkpoint)
+        return cls(int(line["writer"]), int(line["first"]) - 1, str(line["previous"] or ""), number)
 
     def add(self, kind: str, subject: str, content: str) -> int:
         """Append a link and return its id."""

@@ -67,6 +67,7 @@ _SENTENCES: Final = {
     "file_signature": gettext_noop("was changed: its signature is not valid"),
     "archive_changed": gettext_noop("the bytes around the files were changed after the case file was made"),
     "line_unreadable": gettext_noop("line %s cannot be read"),
+    "not_covered": gettext_noop("no checkpoint covers it: it was added outside the log, or its checkpoint was deleted"),
     "part_differs": gettext_noop("this part of the hash chain does not lead to checkpoint %s"),
 }
 """Sentence of each code; each %s takes the next parameter."""

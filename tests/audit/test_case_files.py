@@ -27,9 +27,9 @@ from audit import hooks, recorder, retention
 from audit.actions import ledger
 from audit.case_files import archive, collection, examination
 from audit.case_files.collection import Case
-from audit.format import chain, keys
+from audit.format import chain, keys, timestamps, uuid7
 from audit.format.keys import TrustedKeys
-from audit.models import Action, Call
+from audit.models import Action, Call, Link
 from audit.queries.search import CallSearch
 from catalog.models import Grant, Tool
 from tests.audit.attempts import call, intent
@@ -101,7 +101,7 @@ def test_a_case_file_verifies_with_the_public_key_alone(
     pinned.write_text(f"{keys.public_key()} toolhub\n")
     report = examination.examine(path, TrustedKeys.from_file(pinned))
     assert report.problems == []
-    assert (report.calls, report.uncovered, report.repacked) == (7, 0, False)
+    assert (report.calls, report.key, report.is_earlier_key) == (7, keys.key_name(), False)
     assert report.changes == Action.objects.count() > 0
     assert report.manifest["reason"] == "ticket 4711" and report.manifest["made_by"] == "root"
     assert {line["name"] for line in lines(path, archive.CALLS)} == {*(f"tool_{n}" for n in range(6)), "nowhere"}
@@ -143,14 +143,13 @@ def test_a_file_that_was_added_and_a_name_that_occurs_twice_are_named(
     assert examine(path).problems[0].finding.code == "file_names"
 
 
-def test_an_archive_that_was_packed_again_still_verifies(
+def test_an_archive_that_was_packed_again_is_named(
     audit_store: AuditStore, without_catalogue: None, tmp_path: Path
 ) -> None:
     log_calls(1)
     path = make(tmp_path / "case.zip")
     rewrite(path, lambda files: None)
-    report = examine(path)
-    assert report.ok and report.repacked
+    assert [one.finding.code for one in examine(path).problems] == ["archive_changed"]
 
 
 def test_a_case_file_of_another_key_is_not_believed(
@@ -269,6 +268,162 @@ def test_a_running_call_is_in_the_case_file_with_its_start(
     report = examine(tmp_path / "case.zip")
     assert report.ok and report.calls == 1
     assert lines(tmp_path / "case.zip", archive.CALLS)[0]["outcome"] == "running"
+
+
+def test_it_is_no_escape_that_the_database_has_no_checkpoint_of_a_forged_call(
+    audit_store: AuditStore, without_catalogue: None, tmp_path: Path
+) -> None:
+    """Whoever can write SQL edits a call with its hash chain entries, and deletes the checkpoints."""
+    log_calls(2)
+    make(tmp_path / "signs-a-checkpoint.zip")
+    row = Call.objects.get(name="tool_1")
+    writer, sequence = chain.split_link_id(row.link)
+    row.arguments = '{"forged":true}'
+    values: list[Any] = [getattr(row, name) for name in (*chain.BEGIN_COLUMNS, *chain.END_COLUMNS)]
+    values[0], values[chain.STARTED_INDEX] = row.pk.hex, timestamps.to_ms(row.started_at)
+    values[chain.ARGUMENTS_INDEX] = chain.body_digest(row.arguments)
+    previous = Link.objects.get(pk=row.link - 1).hash
+    for link in Link.objects.filter(writer=writer, sequence__gte=sequence).order_by("pk"):
+        if link.pk == row.link:
+            link.content = chain.call_content(chain.BEGIN, values)
+        link.hash = previous = chain.link_hash(writer, link.sequence, previous, link.kind, link.subject, link.content)
+        audit_store.sql(f"UPDATE audit_link SET content = '{link.content}', hash = '{link.hash}' WHERE id = {link.pk}")
+    audit_store.sql(f"UPDATE audit_call SET arguments = '{row.arguments}' WHERE link = {row.link}")
+    audit_store.sql("DELETE FROM audit_checkpoint")
+    problems = examine(make(tmp_path / "case.zip")).problems
+    assert (str(row.pk), "not_covered") in {(one.subject.name, one.finding.code) for one in problems}
+
+
+def test_a_call_that_was_added_with_links_of_its_own_is_named(
+    audit_store: AuditStore, without_catalogue: None, tmp_path: Path
+) -> None:
+    log_calls(1)
+    last = Link.objects.order_by("pk").filter(kind=chain.REFUSED).get()
+    row = Call.objects.get(name="nowhere")
+    row.pk, row.username, row.link = uuid7.new_id(), "mallory", last.pk + 1
+    row.end_link = row.link
+    values: list[Any] = [getattr(row, name) for name in (*chain.BEGIN_COLUMNS, *chain.END_COLUMNS)]
+    values[0] = row.pk.hex
+    for at in (chain.STARTED_INDEX, chain.END_OFFSET + chain.ENDED_INDEX):
+        values[at] = timestamps.to_ms(values[at])
+    for at in (chain.ARGUMENTS_INDEX, chain.END_OFFSET + chain.RESULT_INDEX):
+        values[at] = chain.body_digest(values[at])
+    content = chain.call_content(chain.REFUSED, values)
+    forged = Link(
+        id=row.link, writer=last.writer, sequence=last.sequence + 1, kind=chain.REFUSED, subject=row.pk.hex,
+        content=content, mac="",
+        hash=chain.link_hash(last.writer, last.sequence + 1, last.hash, chain.REFUSED, row.pk.hex, content),
+    )  # fmt: skip
+    Link.objects.bulk_create([forged])
+    Call.objects.bulk_create([row])
+    problems = examine(make(tmp_path / "case.zip")).problems
+    assert [(one.subject.name, one.finding.code) for one in problems] == [(str(row.pk), "not_covered")]
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        (archive.ACTIVITY, {"link": None}), (archive.ACTIVITY, {"link": "1"}), (archive.ACTIVITY, {"at": "x"}),
+        (archive.CALLS, {"end_link": "x"}), (archive.CALLS, {"link": None}), (archive.CALLS, {"id": []}),
+        (archive.LINKS, {"writer": float("inf")}), (archive.LINKS, {"checkpoint": []}),
+        (archive.LINKS, {"previous": None}), (archive.CHECKPOINTS, {"heads": 7}), (archive.CHECKPOINTS, {"at": None}),
+    ],
+)  # fmt: skip
+def test_odd_values_are_problems_and_no_errors(
+    name: str, line: dict[str, Any], audit_store: AuditStore, without_catalogue: None, tmp_path: Path
+) -> None:
+    log_calls(1)
+    path = make(tmp_path / "case.zip")
+
+    def change(files: dict[str, bytes]) -> None:
+        first, *others = files[name].splitlines()
+        files[name] = b"\n".join([json.dumps(json.loads(first) | line).encode(), *others])
+
+    rewrite(path, change, sign=True)
+    assert examine(path).problems
+
+
+def test_of_a_file_that_was_replaced_no_more_is_read_than_the_manifest_lists(
+    audit_store: AuditStore, without_catalogue: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_calls(1)
+    path = make(tmp_path / "case.zip")
+    rewrite(path, lambda files: files.update({archive.LINKS: b"[1,2,3]\n" * 1_000_000}))
+    read = []
+    loads = json.loads
+
+    def load(text: Any) -> Any:
+        read.append(text)
+        return loads(text)
+
+    monkeypatch.setattr(json, "loads", load)
+    assert examine(path).problems[0].finding.code == "file_changed"
+    assert len(read) < 10_000
+
+
+def test_an_unusual_method_of_compression_is_not_read(
+    audit_store: AuditStore, without_catalogue: None, tmp_path: Path
+) -> None:
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as bundle:
+        bundle.writestr(archive.MANIFEST, b"{}" * 100)
+    assert [one.finding.code for one in examine(path).problems] == ["file_names"]
+
+
+def test_an_archive_with_a_long_list_of_files_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w") as bundle:
+        for number in range(2_000):
+            bundle.writestr(f"{number}", b"")
+    assert str(examine(path).problems[0]).endswith("the archive has too many files")
+
+
+def test_names_in_a_case_file_cannot_change_what_the_terminal_shows(
+    audit_store: AuditStore, without_catalogue: None, tmp_path: Path
+) -> None:
+    log_calls(1)
+    path, text = make(tmp_path / "case.zip"), StringIO()
+    rewrite(path, lambda files: files.update({"\x1b[1A\x1b[2KOK": b""}))
+    with pytest.raises(SystemExit):
+        call_command("verifycalls", "--bundle", str(path), stdout=text)
+    assert "\x1b" not in text.getvalue() and "OK" in text.getvalue()
+
+
+def test_an_earlier_key_is_said_to_be_one(
+    audit_store: AuditStore, without_catalogue: None, tmp_path: Path, settings: Any
+) -> None:
+    log_calls(1)
+    path, text = make(tmp_path / "case.zip"), StringIO()
+    earlier = keys.key_name()
+    settings.RECORD_OLD_KEYS = [keys.public_key()]
+    settings.RECORD_KEY = "the next key of this installation, of at least 32 characters"
+    assert examine(path).ok and examine(path).is_earlier_key
+    call_command("verifycalls", "--bundle", str(path), stdout=text)
+    assert f"signed with key {earlier}." in text.getvalue() and f"EARLIER KEY {earlier}" in text.getvalue()
+
+
+def test_a_checkpoint_that_nobody_signed_may_hold_anything(
+    audit_store: AuditStore, without_catalogue: None, tmp_path: Path
+) -> None:
+    log_calls(1)
+    audit_store.sql(
+        "INSERT INTO audit_checkpoint (number, at, heads, previous, hash, key, signature)"
+        " SELECT number + 100, at, 'garbage', previous, hash, key, signature FROM audit_checkpoint"
+    )
+    assert examine(make(tmp_path / "case.zip")).ok
+
+
+def test_a_case_about_one_call_has_no_changes_that_concern_others(
+    audit_store: AuditStore, without_catalogue: None, tmp_path: Path
+) -> None:
+    ledger.write("root", "changed", "user", "carol", None, {"email": "carol@example.com"})
+    log_calls(1)
+    row = Call.objects.get(name="tool_0")
+    path = make(tmp_path / "case.zip", q=str(row.pk))
+    assert examine(path).ok and len(lines(path, archive.CALLS)) == 1
+    assert "carol" not in {line["target"] for line in lines(path, archive.ACTIVITY)}
+    everything = lines(make(tmp_path / "all.zip"), archive.ACTIVITY)
+    assert "carol" in {line["target"] for line in everything}
 
 
 @pytest.mark.parametrize("content", [b"", b"PK", b"no zip at all", b"PK\x05\x06" + b"\0" * 18])

@@ -19,6 +19,7 @@ from audit.format.keys import TrustedKeys
 from audit.integrity import verification
 from audit.integrity.checkpoints import SignedCheckpoint, read_file
 from audit.integrity.messages import Problem
+from toolhub import invisible
 
 
 class Command(BaseCommand):
@@ -108,17 +109,18 @@ class Command(BaseCommand):
                 "findings": _list_findings(report.problems),
                 "calls": report.calls,
                 "changes": report.changes,
-                "uncovered": report.uncovered,
-                "repacked": report.repacked,
+                "key": report.key or None,
+                "is_earlier_key": report.is_earlier_key,
                 "manifest": report.manifest or None,
             }
             self.stdout.write(json.dumps(found))
         elif report.ok:
             self._print_bundle(report)
         else:
-            self.stdout.write(f"BROKEN {report.problems[0]}")
+            # Names in a file of others may hold sequences that change what a terminal shows.
+            self.stdout.write(f"BROKEN {invisible.show(str(report.problems[0]))}")
             for problem in report.problems[1:]:
-                self.stdout.write(f"       {problem}")
+                self.stdout.write(f"       {invisible.show(str(problem))}")
             if len(report.problems) >= examination.MAX_PROBLEMS:
                 self.stdout.write("       (further problems are not listed)")
         if not report.ok:
@@ -126,17 +128,16 @@ class Command(BaseCommand):
 
     def _print_bundle(self, report: examination.CaseReport) -> None:
         manifest = report.manifest
-        self.stdout.write(
+        text = (
             f"OK {report.calls} calls and {report.changes} changes are as {manifest['installation']} logged them; "
-            f"made by {manifest['made_by']} at {manifest['made_at']}, signed with key {manifest['key']}."
+            f"made by {manifest['made_by']} at {manifest['made_at']}, signed with key {report.key}."
         )
-        if report.uncovered:
+        self.stdout.write(invisible.show(text))
+        if report.is_earlier_key:
             self.stdout.write(
-                f"NOT YET COVERED {report.uncovered} entries: no checkpoint covered them when the case file was made. "
-                "Only its own signature vouches for them."
+                f"EARLIER KEY {report.key} is not the newest trusted key. If it leaked, whoever has it can have made "
+                "this file at any time."
             )
-        if report.repacked:
-            self.stdout.write("The archive was packed again by another program. Its files are unchanged.")
 
     def _print_report(self, report: verification.Report) -> None:
         count = (
