@@ -1,8 +1,8 @@
-"""Cost of the text index for the writing of calls: `python -m tests.bench.text_index --database sqlite:////tmp/x.sqlite3`.
+"""Cost of the text index for the writing of calls: `python -m tests.bench.text_index --database sqlite:////tmp/x.db`.
 
 Calls are logged as fast as they can be, in turn while the job of the index works on older calls and while it does not,
-in one process. The number is the median of the ratios of neighbouring rounds; the aim is 0.97 or more. The database must
-be empty. It is filled with `--calls` calls that the job has to index.
+in one process. The number is the median of the ratios of neighbouring rounds, and the aim is 0.97 or more. The database
+must be empty. It is filled with `--calls` calls that the job has to index.
 """
 
 from __future__ import annotations
