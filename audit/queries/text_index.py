@@ -31,7 +31,8 @@ logger = logging.getLogger(__name__)
 
 FIELDS = ("arguments", "result", "name", "username", "client_name", "credential", "rule", "detail")
 """Columns of a call whose text is searched."""
-SLICE_CALLS = 1_000
+SLICE_CALLS, READ_CALLS = 200, 50
+"""Calls after which the progress is stored, and calls with bodies that are in memory at a time."""
 MAX_BATCH_CHARACTERS = 200_000
 """Approximate characters that one transaction adds or removes, for which the writer of calls waits: about 30 ms."""
 MIN_GAP_SECONDS = 0.02
@@ -220,14 +221,17 @@ def _index_slice(state: TextProgress, below: UUID, *, recheck: bool) -> TextProg
         return None
     batch: list[CallText] = []
     characters = 0
-    calls = Call.objects.filter(pk__in=part.ids, body_state="").order_by("pk").values_list("pk", *FIELDS)
-    for pk, *values in calls.iterator(chunk_size=20):
-        text = make_text(values)
-        batch.append(CallText(call_id=pk, text=text))
-        characters += len(text)
-        if characters > MAX_BATCH_CHARACTERS:
-            _add(batch)
-            batch, characters = [], 0
+    for at in range(0, len(part.ids), READ_CALLS):
+        ids = part.ids[at : at + READ_CALLS]
+        # Read completely: SQLite begins no transaction while an older state of the database is still being read.
+        calls = list(Call.objects.filter(pk__in=ids, body_state="").order_by("pk").values_list("pk", *FIELDS))
+        for pk, *values in calls:
+            text = make_text(values)
+            batch.append(CallText(call_id=pk, text=text))
+            characters += len(text)
+            if characters > MAX_BATCH_CHARACTERS:
+                _add(batch)
+                batch, characters = [], 0
     # Texts of a slice that was not finished are there already, and are left as they are.
     with transaction.atomic():
         _add(batch)

@@ -320,3 +320,16 @@ def test_statistics_of_an_index_that_was_small_do_not_slow_down_a_large_one(sqli
     with connection.cursor() as cursor:
         cursor.execute(f"EXPLAIN QUERY PLAN DELETE FROM {text_index.INDEX}_data WHERE id >= 1 AND id <= 2")
         assert "SEARCH" in str(cursor.fetchall())
+
+
+def test_calls_are_indexed_while_other_processes_write(audit_store: AuditStore, monkeypatch: Any) -> None:
+    monkeypatch.setattr(text_index, "MAX_BATCH_CHARACTERS", 100)
+    save_texts(*["needle"] * 8)
+    make_text = text_index.make_text
+
+    def write_meanwhile(values: Any) -> str:
+        audit_store.sql("UPDATE audit_call SET error_class = 'x'")
+        return make_text(values)
+
+    monkeypatch.setattr(text_index, "make_text", write_meanwhile)
+    assert text_index.catch_up(60) and CallText.objects.count() == 8
