@@ -244,6 +244,23 @@ RULES: tuple[Rule, ...] = (
         at="admin/catalog/prompt/{prompt}/review/",
     ),
     Rule("admin/review/", needs("catalog.review_tool"), "GET POST"),
+    Rule("admin/requests/", needs("catalog.view_accessrequest")),
+    Rule("admin/requests/decide/", needs("catalog.view_accessrequest", "catalog.add_grant"), "POST"),
+    Rule("admin/requests/<int:pk>/", needs("catalog.view_accessrequest"), at="admin/requests/{access_request}/"),
+    Rule(
+        "admin/requests/<int:pk>/decide/",
+        needs("catalog.view_accessrequest", "catalog.add_grant"),
+        "POST",
+        at="admin/requests/{access_request}/decide/",
+    ),
+    Rule(
+        "admin/requests/calls/<int:pk>/close/",
+        needs("catalog.view_callreport", "catalog.change_callreport"),
+        "POST",
+        at="admin/requests/calls/{call_report}/close/",
+    ),
+    Rule("admin/requests/calls/", needs("catalog.view_callreport")),
+    Rule("admin/requests/calls/<int:pk>/", needs("catalog.view_callreport"), at="admin/requests/calls/{call_report}/"),
     Rule(
         "admin/catalog/upstream/<int:pk>/tools/",
         needs("catalog.change_upstream"),
