@@ -322,3 +322,15 @@ def test_who_may_see_one_list_finds_no_link_to_the_other(numbers: Toolset) -> No
     assert "/admin/requests/calls/" not in read(staff("one", "view_accessrequest"), "/admin/requests/")
     text = read(staff("two", "view_callreport"), "/admin/requests/calls/")
     assert 'href="/admin/requests/"' not in text
+
+
+def test_view_as_names_an_open_request_to_those_who_may_see_requests(charlie: User, numbers: Toolset) -> None:
+    made = ask(charlie, numbers)
+    needed = ("view_user", "view_tool", "view_grant", "view_limit")
+    address = "/admin/view-as/?user=charlie&sees=no"
+    assert "charlie requested it." not in read(staff("viewer", *needed), address)
+    viewer = staff("inbox-viewer", *needed, "view_accessrequest")
+    text = read(viewer, address)
+    assert "charlie requested it." in text and f'href="{page(made)}"' in text
+    decisions.decline(made.pk, "root")
+    assert "charlie requested it." not in read(viewer, address)

@@ -204,7 +204,7 @@ def _describe_items(request: HttpRequest, found: AccessRequest, effect: Effect, 
     """Return the items that a grant would cover, in pages, each with what shows or hides it now."""
     shown = Paginator(effect.items, ITEMS_PER_PAGE).get_page(request.GET.get("page"))
     explainer = Explainer(examiner.catalogue, examiner.now, examiner.environment)
-    advisor = Advisor(request, examiner.now, examiner.environment, actionable=False)
+    advisor = Advisor(request, examiner.now, examiner.environment, actionable=False, names_requests=False)
     who, username = Requester(found.person_id), found.person.get_username()
     asked = [
         Asked(who.user_id, username, ItemFacts.of_definition(item), explainer.explain(who, item)) for item in shown
