@@ -91,7 +91,7 @@ class AccessRequest(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.name}, asked for by {self.person}"
+        return f"{self.person}: {self.name}"
 
     @property
     def target(self) -> Toolset | Tool | None:
@@ -145,7 +145,7 @@ class CallReport(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"call of {self.name}, reported by {self.person}"
+        return f"{self.person}: {self.name}"
 
     @property
     def is_open(self) -> bool:

@@ -231,6 +231,7 @@ def report(client: Client, call: Any, comment: str = "It never works.") -> Any:
 
 def test_a_failed_call_is_reported_from_its_page_and_answered_there(alice: User, root: User) -> None:
     call, client = make_call(alice), sign_in(alice)
+    assert f'href="/calls/{call.pk}/#report"' in read(client, "/calls/")
     assert f'action="/calls/{call.pk}/report/"' in read(client, f"/calls/{call.pk}/")
     assert "The call was reported." in report(client, call, "It \u202enever works.").content.decode()
     made = CallReport.objects.get()
@@ -248,7 +249,7 @@ def test_a_failed_call_is_reported_from_its_page_and_answered_there(alice: User,
 @pytest.mark.parametrize("outcome", ["ok", "running", "input_required"])
 def test_a_call_that_did_not_fail_is_not_reported(alice: User, outcome: str) -> None:
     call, client = make_call(alice, outcome), sign_in(alice)
-    assert "/report/" not in read(client, f"/calls/{call.pk}/")
+    assert "#report" not in read(client, "/calls/") and "/report/" not in read(client, f"/calls/{call.pk}/")
     assert "Only a call that ended without success" in report(client, call).content.decode()
     assert not CallReport.objects.exists()
 
