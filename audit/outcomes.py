@@ -31,3 +31,5 @@ CHOICES = (
 )
 REJECTED = frozenset({INVALID_ARGUMENTS, REFUSED, UNKNOWN_TOOL, LIMITED})
 """Outcomes of attempts that were rejected before anything ran."""
+OWNER_OUTCOMES = {REFUSED: UNKNOWN_TOOL}
+"""How the person who made a call reads its outcome: "Denied" would tell them which tools exist."""

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.apps import AppConfig
 from django.db.models import Q
-from django.db.models.signals import m2m_changed, post_delete, post_migrate, post_save
+from django.db.models.signals import m2m_changed, post_delete, post_migrate, post_save, pre_delete
 from django.utils.translation import gettext_lazy as _
 
 
@@ -19,6 +19,7 @@ class CatalogConfig(AppConfig):
         from catalog.calls.prepared_tools import PreparedTools
         from catalog.functions.context import ProgressListeners
         from catalog.functions.updates import ResourceUpdates
+        from catalog.models.access_requests import forget_target
         from catalog.policy import revision, snapshot
         from catalog.policy.limit_cache import RedisHealth
         from catalog.policy.limits import LimitThreads
@@ -60,6 +61,8 @@ class CatalogConfig(AppConfig):
             post_save.connect(
                 schedule.on_item_saved, sender=model, dispatch_uid=f"catalog.upstreams.{model._meta.label}"
             )
+        for model in (models.Tool, models.Toolset):
+            pre_delete.connect(forget_target, sender=model, dispatch_uid=f"catalog.requests.{model._meta.label}")
         signals.changed.connect(snapshot.on_changed, dispatch_uid="catalog.policy.snapshot")
         # Changes made by quarantine are logged by catalog.quarantine, with the difference.
         for model in (models.Tool, models.Resource, models.Prompt):

@@ -13,6 +13,9 @@ changed = Signal()
 tool_saved = Signal()
 """Sent after the commit when a person saved a read-only tool with test cases: `tool`, and the `request` that did."""
 
+request_decided = Signal()
+"""Sent in the transaction in which a request for access is approved or declined: `request`, the changed row."""
+
 
 def _send_changed() -> None:
     changed.send(sender=None)

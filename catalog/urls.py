@@ -3,12 +3,16 @@ from __future__ import annotations
 from django.urls import path
 
 from catalog.accounts import clients
-from catalog.views import accounts, secrets, tools
+from catalog.views import access_requests, accounts, secrets, tools
 
 app_name = "catalog"
 urlpatterns = [
     path("tools/", tools.tools, name="tools"),
     path("tools/<str:name>/", tools.tool, name="tool"),
+    path("requests/", access_requests.listing, name="requests"),
+    path("requests/toolset/<int:pk>/", access_requests.toolset, name="request"),
+    path("requests/<int:pk>/withdraw/", access_requests.withdraw, name="request-withdraw"),
+    path("calls/<uuid:pk>/report/", access_requests.report, name="report-call"),
     path("secrets/", secrets.listing, name="secrets"),
     path("secrets/<slug:name>/", secrets.enter, name="secret-enter"),
     path("secrets/<slug:name>/destinations/", secrets.decide, name="secret-destinations"),

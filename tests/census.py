@@ -143,6 +143,10 @@ RULES: tuple[Rule, ...] = (
     Rule("account/security/recovery-codes/", SIGNED_IN, "POST"),
     Rule("tools/", SIGNED_IN),
     Rule("tools/<str:name>/", OWNER, at="tools/{tool_name}/"),
+    Rule("requests/", SIGNED_IN),
+    Rule("requests/toolset/<int:pk>/", SIGNED_IN, "GET POST", at="requests/toolset/{catalog_toolset}/"),
+    Rule("requests/<int:pk>/withdraw/", OWNER, "POST", at="requests/{access_request}/withdraw/"),
+    Rule("calls/<uuid:pk>/report/", OWNER, "POST", at="calls/{call}/report/"),
     Rule("secrets/", SIGNED_IN),
     Rule("secrets/<slug:name>/", OWNER, "POST", at="secrets/{secret}/"),
     Rule("secrets/<slug:name>/destinations/", OWNER, "POST", at="secrets/{secret}/destinations/"),
@@ -240,6 +244,23 @@ RULES: tuple[Rule, ...] = (
         at="admin/catalog/prompt/{prompt}/review/",
     ),
     Rule("admin/review/", needs("catalog.review_tool"), "GET POST"),
+    Rule("admin/requests/", needs("catalog.view_accessrequest")),
+    Rule("admin/requests/decide/", needs("catalog.view_accessrequest", "catalog.add_grant"), "POST"),
+    Rule("admin/requests/<int:pk>/", needs("catalog.view_accessrequest"), at="admin/requests/{access_request}/"),
+    Rule(
+        "admin/requests/<int:pk>/decide/",
+        needs("catalog.view_accessrequest", "catalog.add_grant"),
+        "POST",
+        at="admin/requests/{access_request}/decide/",
+    ),
+    Rule(
+        "admin/requests/calls/<int:pk>/close/",
+        needs("catalog.view_callreport", "catalog.change_callreport"),
+        "POST",
+        at="admin/requests/calls/{call_report}/close/",
+    ),
+    Rule("admin/requests/calls/", needs("catalog.view_callreport")),
+    Rule("admin/requests/calls/<int:pk>/", needs("catalog.view_callreport"), at="admin/requests/calls/{call_report}/"),
     Rule(
         "admin/catalog/upstream/<int:pk>/tools/",
         needs("catalog.change_upstream"),
@@ -523,13 +544,22 @@ def create_address_values(owner: User) -> dict[str, Any]:
     from django.utils import timezone
 
     from audit.models import Action, Checkpoint, SavedView, Verification
-    from catalog.models import ImportedDocument, Secret, StoredResult, Task, ToolTest, Upstream
+    from catalog.models import (
+        AccessRequest,
+        CallReport,
+        ImportedDocument,
+        Secret,
+        StoredResult,
+        Task,
+        ToolTest,
+        Upstream,
+    )
     from tests import factories
     from tests.audit import rows
     from toolhub.access.models import AccessToken
     from toolhub.identity.models import Identity, Provider
 
-    toolset = factories.make_toolset("Census")
+    toolset = factories.make_toolset("Census", requestable=True)
     token = {"static_headers": {"Authorization": {"secret": "census_secret", "prefix": "Bearer "}}}
     Secret.objects.create(name="census_secret", kind=Secret.Kind.PERSONAL)
     # At an address that is never reached: its pages answer without it.
@@ -584,6 +614,10 @@ def create_address_values(owner: User) -> dict[str, Any]:
         "account": account,
         "catalog.upstream": upstream,
         "catalog.importeddocument": document,
+        "access_request": AccessRequest.objects.create(
+            person=owner, kind="toolset", toolset=toolset, name="Census", reason="census"
+        ),
+        "call_report": CallReport.objects.create(person=owner, call_id=call.pk, name="census_tool", outcome="timeout"),
         "catalog.task": Task.objects.create(user=owner, tool="census_tool", credential=issued.credential_id),
         "catalog.storedresult": StoredResult.objects.create(user=owner, body=b"text", expires_at=now),
         "audit.call": call,
@@ -613,6 +647,8 @@ def collect_address_values(models: dict[str, Any]) -> dict[str, Any]:
         "secret": models["catalog.secret"].name,
         "account": models["account"].name if "account" in models else "none",
         "account_pk": models["account"].pk if "account" in models else 1,
+        "access_request": models["access_request"].pk,
+        "call_report": models["call_report"].pk,
         "token": models["access.accesstoken"].pk,
         "app": models["oauth.connectedapp"].pk,
         "passkey": models["mfa.authenticator"].pk,
@@ -633,6 +669,8 @@ ABSENT: dict[str, Any] = {
     "call": uuid.UUID(int=7 << 76 | 2 << 62),
     "secret": "no-such-secret",
     "account": "no-such-account",
+    "access_request": 999_999_999,
+    "call_report": 999_999_999,
     "token": 999_999_999,
     "app": 999_999_999,
     "passkey": 999_999_999,

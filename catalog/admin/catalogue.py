@@ -244,7 +244,12 @@ class PromptAdmin(QuarantineAdmin, CatalogueItemAdmin):
 
 @admin.register(Toolset)
 class ToolsetAdmin(HistoryAdmin):
-    list_display = ("name", "description", "tool_count")
+    list_display = ("name", "description", "tool_count", "requestable")
+    list_filter = ("requestable",)
+    fieldsets = (
+        (None, {"fields": ("name", "description")}),
+        (_("Requests for access"), {"fields": ("requestable", "request_text")}),
+    )
     ordering = ("name",)
     search_fields = ("name", "description")
     inlines = (GrantInline, LimitInline)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.utils.translation import gettext_lazy as _
 
+from catalog.models.access_requests import AccessRequest, CallReport
 from catalog.models.accounts import ConnectedAccount
 from catalog.models.imports import ImportedDocument
 from catalog.models.items import Prompt, Resource
@@ -16,6 +17,8 @@ from catalog.models.tools import Tool, Toolset
 from catalog.models.upstreams import Upstream
 
 __all__ = [
+    "AccessRequest",
+    "CallReport",
     "CatalogueRevision",
     "ConnectedAccount",
     "Grant",

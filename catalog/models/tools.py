@@ -31,6 +31,21 @@ class Toolset(models.Model):
 
     name = models.CharField(_("name"), max_length=100, unique=True)
     description = models.TextField(_("description"), blank=True)
+    requestable = models.BooleanField(
+        _("people can request access"),
+        default=False,
+        help_text=_(
+            "Everyone who signs in sees its name, the text below, and the names and descriptions of its tools. "
+            "Definitions, settings and secrets stay hidden."
+        ),
+    )
+    request_text = models.CharField(
+        _("text for people"),
+        max_length=1_000,
+        blank=True,
+        default="",
+        help_text=_("Who should request this toolset, and what to write as the reason. People see it."),
+    )
 
     objects = CatalogueQuerySet.as_manager()
     history = HistoricalRecords()

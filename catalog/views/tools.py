@@ -16,6 +16,7 @@ from django.utils.html import escape
 from django.views.decorators.http import require_safe
 
 from audit.types import Credential
+from catalog.access_requests import requestable, submissions
 from catalog.policy import limits as rate_limits
 from catalog.policy import snapshot, visibility
 from catalog.policy.definitions import PromptDefinition, ResourceDefinition, ToolDefinition
@@ -79,7 +80,7 @@ def _html_bytes(text: str) -> int:
     return len(escape(text).encode("utf-8", "surrogatepass"))
 
 
-def _cut(text: str, max_bytes: int = MAX_ABOUT_BYTES) -> str:
+def cut_text(text: str, max_bytes: int = MAX_ABOUT_BYTES) -> str:
     """Shorten a text to at most `max_bytes` bytes in a page: descriptions come from outside and have no limit."""
     if _html_bytes(text[: max_bytes + 1]) <= max_bytes:
         return text
@@ -106,7 +107,9 @@ def _cards(tools: Iterable[ToolDefinition], user: User) -> list[ToolCard]:
         else:
             remaining_bytes -= html_bytes
         found = rate_limits.remaining_for(credential, tool)
-        cards.append(ToolCard(tool, title_of(tool), _cut(tool.description), parameters, marks(tool.annotations), found))
+        cards.append(
+            ToolCard(tool, title_of(tool), cut_text(tool.description), parameters, marks(tool.annotations), found)
+        )
     return cards
 
 
@@ -130,20 +133,23 @@ def tools(request: HttpRequest) -> HttpResponse:
     everything = page.number == 1 and not words and not kind
     others = [item for item, _rule in (*mine.resources.values(), *mine.templates.values()) if everything]
     prompts = [item for item, _rule in mine.prompts.values() if everything]
+    summary = submissions.find_summary(user.pk)
     context = {
         "section": "tools",
         # Whoever can do something about having no tools is not told to ask somebody else.
         "administers": not mine.tools and user.is_staff and any(map(user.has_perm, REMEDIES)),
         "no_tools": not mine.tools and not snapshot.current().tools,
+        "unseen_answers": summary.unseen,
+        "can_request": summary.any_requests or bool(requestable.list_toolsets(mine)),
         "query": query,
         "kind": kind,
         "total": len(mine.tools),
         "here": len(mine.tools) <= MAX_PAGE_TOOLS,
         "page": page,
         "tools": _cards(page, user),
-        "resources": [OtherCard(item, _cut(item.description)) for item in others[:MAX_PAGE_OTHERS]],
+        "resources": [OtherCard(item, cut_text(item.description)) for item in others[:MAX_PAGE_OTHERS]],
         "more_resources": max(0, len(others) - MAX_PAGE_OTHERS),
-        "prompts": [OtherCard(item, _cut(item.description)) for item in prompts[:MAX_PAGE_OTHERS]],
+        "prompts": [OtherCard(item, cut_text(item.description)) for item in prompts[:MAX_PAGE_OTHERS]],
         "more_prompts": max(0, len(prompts) - MAX_PAGE_OTHERS),
     }
     return render(request, "catalog/tools.html", context)
@@ -164,10 +170,10 @@ def tool(request: HttpRequest, name: str) -> HttpResponse:
         "section": "tools",
         "tool": found,
         "title": title_of(found),
-        "about": _cut(found.description, MAX_DETAIL_BYTES),
+        "about": cut_text(found.description, MAX_DETAIL_BYTES),
         "marks": marks(found.annotations),
         "limits": rate_limits.remaining_for(credential_of(user), found),
         "parameters": parameters if _rows_html_bytes(parameters) <= MAX_DETAIL_BYTES else [],
-        "schema": _cut(schema, MAX_DETAIL_BYTES // 2),
+        "schema": cut_text(schema, MAX_DETAIL_BYTES // 2),
     }
     return render(request, "catalog/tool.html", context)

@@ -98,7 +98,7 @@ def test_the_number_of_queries_does_not_grow_with_the_tools(
     factories.load()
     client = browser(alice)
     for path in ("/tools/", "/tools/?page=2", "/tools/?q=tool_5&kind=changes", "/tools/tool_1/"):
-        with django_assert_max_num_queries(4):
+        with django_assert_max_num_queries(6):  # two of them about requests for access
             client.get(path)
 
 

@@ -499,10 +499,54 @@ def _make_other_rows(tools: list[Any], people: list[Any], all_tools: int, all_us
             for place, owner in enumerate(owners)
         ),
     )
+    _make_requests(tools, people, all_tools)
     BackupConfirmation.objects.get_or_create(pk=BackupConfirmation.ONLY, defaults={"confirmed_by": zero.username})
     ServingProcess.objects.filter(pk="estate").delete()
     if all_users:
         report_process(all_users)
+
+
+def _make_requests(tools: list[Any], people: list[Any], all_tools: int) -> None:
+    """Toolsets that can be requested and that nobody fully has; requests and reports of everybody, most of user 0."""
+    from django.contrib.auth.models import User
+    from django.utils import timezone
+
+    from catalog.models import AccessRequest, CallReport, Prompt, Tool, Toolset
+
+    now, zero = timezone.now(), User.objects.get(username=user_name(0))
+    there = set(Toolset.objects.values_list("name", flat=True))
+    names = [name for number in range(max(2, all_tools // 100)) if (name := f"open {number:03d}") not in there]
+    opened = _save(Toolset, (Toolset(name=name, requestable=True, request_text=describe(1)) for name in names))
+    Toolset.objects.filter(name="set 000").update(requestable=True)
+    prompt = Prompt.objects.order_by("name")[0]
+    _join(Prompt.toolsets.through, ({"prompt_id": prompt.pk, "toolset_id": one.pk} for one in opened))
+    pairs = ({"tool_id": tool.pk, "toolset_id": one.pk} for one in opened for tool in tools[:100])
+    _join(Tool.toolsets.through, pairs)
+    whole = Toolset.objects.get(name="set 000")
+
+    def build(person: Any, state: str) -> AccessRequest:
+        decided = {} if state == "open" else {"decided_by": zero.username, "decided_at": now, "answer": describe(2)}
+        return AccessRequest(
+            person=person, kind="toolset", toolset=whole, name=whole.name, reason=describe(3), state=state, **decided
+        )
+
+    _save(AccessRequest, (build(person, "open") for person in people))
+    _save(AccessRequest, (build(zero, ("approved", "declined")[number % 2]) for number in range(len(people))))
+    _save(
+        CallReport,
+        (
+            CallReport(
+                person=zero if number % 2 else person,
+                call_id=uuid.uuid4(),
+                name=tool_name(0),
+                outcome="timeout",
+                detail=describe(4),
+                comment=describe(5),
+                state="open" if number < len(people) else "closed",
+            )
+            for number, person in enumerate(people * 2)
+        ),
+    )
 
 
 def _make_identities(people: list[Any], users: int) -> None:

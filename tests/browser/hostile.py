@@ -258,7 +258,7 @@ def seed_everything() -> dict[str, Any]:
     from audit import outcomes
     from audit.format.uuid7 import new_id
     from audit.models import Checkpoint, SavedView, Verification
-    from catalog.models import Tool, Upstream
+    from catalog.models import AccessRequest, CallReport, Tool, Upstream
     from tests import census, factories
     from tests.audit import rows
     from toolhub.access.models import AccessToken
@@ -270,7 +270,7 @@ def seed_everything() -> dict[str, Any]:
     Verification.objects.create(id=new_id(), at=now, ok=False, through="", problem="x", links=1, outside_head=False)
     address_values = census.create_address_values(alice)
     Upstream.objects.update(enabled=False, last_error="x")
-    toolset = factories.make_toolset("Poisoned")
+    toolset = factories.make_toolset("Poisoned", requestable=True)
     factories.grant(alice, toolset)
     factories.make_tool("sum_with_everything", toolset=toolset, output_schema={"type": "object"}, read_only=True)
     factories.make_resource("docs://poisoned", toolset=toolset)
@@ -286,6 +286,13 @@ def seed_everything() -> dict[str, Any]:
         ),
         *(rows.build_call(number, user=alice, started_at=now) for number in (50, 51)),
     )
+    for state in ("open", "approved", "declined", "withdrawn", "gone"):
+        AccessRequest.objects.create(
+            person=alice, kind="toolset", toolset=toolset, name="x", reason="x", state=state, answer="x",
+            decided_by="x", decided_at=now,
+        )  # fmt: skip
+    CallReport.objects.create(person=alice, call_id=calls[0].pk, name="x", outcome="timeout", state="closed")
+    CallReport.objects.create(person=alice, call_id=calls[-1].pk, name="x", outcome="timeout")
     SavedView.objects.create(owner=alice, name="other", shared=True, filters="{}")
     SavedView.objects.create(owner=root, name="own", filters="{}")
     LogEntry.objects.create(

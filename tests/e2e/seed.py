@@ -35,6 +35,28 @@ def grant_tool(name: str, users: list[str], function: str = "", **fields: Any) -
     return pk
 
 
+def request_tool(name: str, function: str, user: str) -> int:
+    """Return an open request of this user for a new toolset with this tool."""
+    from django.contrib.auth.models import User
+
+    from catalog.models import AccessRequest, Tool
+    from tests.factories import make_toolset
+
+    toolset = make_toolset("Requestable", requestable=True)
+    Tool.objects.get(pk=grant_tool(name, [], function)).toolsets.add(toolset)
+    made = AccessRequest.objects.create(
+        person=User.objects.get(username=user), kind="toolset", toolset=toolset, name=toolset.name, reason="Because."
+    )
+    key: int = made.pk
+    return key
+
+
+def approve_request(key: int) -> None:
+    from catalog.access_requests import decisions
+
+    decisions.approve(key, "root")
+
+
 def seed_examples() -> dict[str, str]:
     """The cast with every function of `tests.e2e.functions` for alice and `echo` for bob; their tokens."""
     from catalog.functions.registry import list_functions

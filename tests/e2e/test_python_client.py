@@ -116,6 +116,15 @@ async def test_a_change_reaches_a_session_and_a_subscription(hub: Hub) -> None:
         assert [tool.name for tool in (await modern.list_tools()).tools] == ["echo", "late"]
 
 
+async def test_an_approved_request_reaches_the_client_of_the_person(hub: Hub) -> None:
+    request = await asyncio.to_thread(hub.call, seed.request_tool, name="asked_for", function="add", user="bob")
+    async with connect(hub, "auto", "bob") as session, session.listen(tools_list_changed=True) as changes:
+        assert "asked_for" not in [tool.name for tool in (await session.list_tools()).tools]
+        await asyncio.to_thread(hub.call, seed.approve_request, key=request)
+        await asyncio.wait_for(anext(aiter(changes)), WAIT_SECONDS)
+        assert "asked_for" in [tool.name for tool in (await session.list_tools()).tools]
+
+
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_a_command_that_speaks_stdio(hub: Hub, mode: str) -> None:
     command = StdioServerParameters(

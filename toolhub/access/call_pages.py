@@ -42,8 +42,6 @@ TONES = {
 }
 """The tone of each outcome; outcomes that are missing here are failures."""
 STATUS_LABELS = dict(outcomes.CHOICES)
-# For its owner "not granted" reads as "no such tool": the difference would reveal which tools exist.
-OWNER_OUTCOMES = {outcomes.REFUSED: outcomes.UNKNOWN_TOOL}
 CANCEL_MESSAGES = {
     "cancelled": _("The call was cancelled."),
     "ended": _("The call had already ended."),
@@ -53,7 +51,7 @@ CANCEL_MESSAGES = {
 CANCEL_SECONDS = settings.RECORD_SECONDS
 """How long a page waits for the end of a call, in seconds: as long as the audit log may take to store it."""
 FILTERS = ("q", "tool", "outcome", "client", "since", "until")
-OUTCOME_CHOICES = [(value, label) for value, label in outcomes.CHOICES if value not in OWNER_OUTCOMES]
+OUTCOME_CHOICES = [(value, label) for value, label in outcomes.CHOICES if value not in outcomes.OWNER_OUTCOMES]
 
 
 def _present_call(call: Call) -> dict[str, Any]:
@@ -61,7 +59,7 @@ def _present_call(call: Call) -> dict[str, Any]:
 
     Values from clients and tools are plain text, with invisible characters made visible.
     """
-    outcome = OWNER_OUTCOMES.get(call.outcome, call.outcome)
+    outcome = outcomes.OWNER_OUTCOMES.get(call.outcome, call.outcome)
     hidden = outcome == outcomes.UNKNOWN_TOOL
     return {
         "row": call,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from django.apps import apps
@@ -37,6 +38,7 @@ GROUPS: tuple[tuple[Any, tuple[tuple[str, str], ...], tuple[tuple[str, str, Any,
                 gettext_lazy("Needs review"),
                 ("catalog.review_tool",),
             ),
+            ("pages:requests", "how_to_reg", gettext_lazy("Access requests"), ("catalog.view_accessrequest",)),
             (
                 "pages:matrix",
                 "grid_on",
@@ -59,7 +61,10 @@ GROUPS: tuple[tuple[Any, tuple[tuple[str, str], ...], tuple[tuple[str, str, Any,
             ("audit.checkpoint", "verified"),
             ("audit.verification", "fact_check"),
         ),
-        (("pages:health", "troubleshoot", gettext_lazy("Tool health"), ("audit.view_call", "catalog.view_tool")),),
+        (
+            ("pages:reports", "flag", gettext_lazy("Reported calls"), ("catalog.view_callreport",)),
+            ("pages:health", "troubleshoot", gettext_lazy("Tool health"), ("audit.view_call", "catalog.view_tool")),
+        ),
     ),
     (
         gettext_lazy("People"),
@@ -99,7 +104,15 @@ def _count_reviews() -> int:
     return int(first.union(*others, all=True).count())
 
 
-BADGES: Mapping[str, Callable[[], int]] = {"pages:review": _count_reviews}
+def _count_open(label: str) -> int:
+    return int(apps.get_model(label)._default_manager.filter(state="open").count())
+
+
+BADGES: Mapping[str, Callable[[], int]] = {
+    "pages:review": _count_reviews,
+    "pages:requests": partial(_count_open, "catalog.accessrequest"),
+    "pages:reports": partial(_count_open, "catalog.callreport"),
+}
 """The number beside a page in the sidebar; none for 0."""
 
 

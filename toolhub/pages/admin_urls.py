@@ -7,6 +7,7 @@ from django.urls import URLPattern, URLResolver, path
 from toolhub.pages import backups, examples, jobs, next_steps, review, sessions, view_as
 from toolhub.pages.access import bulk, matrix, remedy_changes, tool
 from toolhub.pages.health import views
+from toolhub.pages.inbox import reported_calls, request_page, request_queue
 from toolhub.pages.tool_tests import views as test_views
 from toolhub.pages.try_it import views as try_it_views
 
@@ -28,6 +29,13 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("access/remedy/", remedy_changes.remedy, name="remedy"),
     path("access/pick/", bulk.pick, name="pick"),
     path("review/", review.review, name="review"),
+    path("requests/", request_queue.requests, name="requests"),
+    path("requests/decide/", request_queue.decide, name="requests-decide"),
+    path("requests/<int:pk>/", request_page.request_page, name="request"),
+    path("requests/<int:pk>/decide/", request_page.decide, name="request-decide"),
+    path("requests/calls/", reported_calls.reports, name="reports"),
+    path("requests/calls/<int:pk>/", reported_calls.report, name="report"),
+    path("requests/calls/<int:pk>/close/", reported_calls.close, name="report-close"),
     path("view-as/", view_as.view_as, name="view-as"),
     path("examples/grant/", examples.grant_examples, name="grant-examples"),
     path("checklist/hide/", next_steps.hide, name="checklist-hide"),

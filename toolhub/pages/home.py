@@ -23,10 +23,12 @@ from audit.integrity import verifier
 from audit.queries import statistics
 from audit.queries.statistics import Report, Slot
 from catalog import quarantine
+from catalog.access_requests import inbox
 from catalog.calls import stored_results
 from catalog.models import Prompt, Resource, Tool
 from toolhub import invisible
 from toolhub.pages import examples, home_charts, next_steps
+from toolhub.pages.inbox import reported_calls, request_queue
 from toolhub.server import presence
 
 PERIODS = {
@@ -116,6 +118,12 @@ def _other_numbers(request: HttpRequest) -> Iterable[Number]:
             _("needs review") if waiting else "",
             "warning" if waiting else "",
         )
+    for permission, label, address, rows in (
+        (request_queue.VIEW, _("Access requests"), "pages:requests", inbox.open_requests()),
+        (reported_calls.VIEW, _("Reported calls"), "pages:reports", inbox.open_reports()),
+    ):
+        if may(permission) and (number := rows.count()):
+            yield Number(label, f"{number:,}", reverse(address), _("waiting for an answer"), "warning")
     if may("catalog.view_storedresult"):
         used, limit = stored_results.count_used_bytes(), settings.STORED_RESULTS_BYTES
         yield Number(

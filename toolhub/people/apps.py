@@ -11,9 +11,10 @@ class PeopleConfig(AppConfig):
 
     def ready(self) -> None:
         from audit.actions.model_signals import watch
-        from toolhub.people import entered_emails
+        from toolhub.people import answers, entered_emails
         from toolhub.people.models import Invitation
 
+        answers.connect()
         entered_emails.connect()
         ignored = ("salt", "digest", "language", "mailed", "mail_problem")
         watch(Invitation, kind="invitation", ignore=ignored, many_to_many_names=("groups",))

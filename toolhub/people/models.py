@@ -109,8 +109,9 @@ class Invitation(models.Model):
 
 
 class OutgoingMail(models.Model):
-    """A mail that waits to be sent, written when it is sent: a new password for a user, or an invitation.
+    """A mail that waits to be sent, and is written when it is sent.
 
+    It is about a new password for a user, the answer to their request for access (with `request`), or an invitation.
     One for nobody is a request for a new password of an account that does not exist: it is dropped, and until then
     the request takes as long as any other.
     """
@@ -120,6 +121,13 @@ class OutgoingMail(models.Model):
     )
     invitation = models.ForeignKey(
         Invitation, on_delete=models.CASCADE, null=True, related_name="+", verbose_name=_("invitation")
+    )
+    request = models.ForeignKey(
+        "catalog.AccessRequest",
+        on_delete=models.CASCADE,
+        null=True,
+        related_name="+",
+        verbose_name=_("access request"),
     )
     language = models.CharField(_("language of the mail"), max_length=16, blank=True)
     created = models.DateTimeField(_("created"), default=timezone.now)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.contrib.auth.tokens import default_token_generator
 from django.core.mail import EmailMessage
 from django.db import DatabaseError, InterfaceError
@@ -23,7 +24,8 @@ from django.utils.encoding import force_bytes
 from django.utils.http import urlsafe_base64_encode
 from django.utils.translation import gettext as _
 
-from toolhub import contact
+from catalog.models import AccessRequest
+from toolhub import contact, invisible
 from toolhub.access.models import digest_of
 from toolhub.people.models import PENDING, Invitation, OutgoingMail
 
@@ -35,8 +37,8 @@ CLAIM_SECONDS = 120
 """Time for sending one mail, more than EMAIL_TIMEOUT allows for each step of it."""
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 30, 900
 """Time until the next attempt, doubled after each failure."""
-PASSWORD_LIFETIME, INVITATION_LIFETIME = timedelta(minutes=15), timedelta(days=1)
-"""How long a mail may wait: somebody waits for a new password, and asks again."""
+PASSWORD_LIFETIME, PATIENT_LIFETIME = timedelta(minutes=15), timedelta(days=1)
+"""How long a mail may wait: somebody waits for a new password, and asks again. The others have more time."""
 
 
 def is_configured() -> bool:
@@ -78,7 +80,7 @@ def _claim() -> OutgoingMail | None:
     """Return a mail that is due and that no other process sends now."""
     while True:
         now = timezone.now()
-        waiting = OutgoingMail.objects.select_related("user", "invitation__inviter")
+        waiting = OutgoingMail.objects.select_related("user", "invitation__inviter", "request")
         mail = waiting.filter(due__lte=now).order_by("due", "pk").first()
         if mail is None:
             return None
@@ -93,6 +95,8 @@ def _write(mail: OutgoingMail) -> EmailMessage | None:
     with translation.override(mail.language or settings.LANGUAGE_CODE):
         if mail.invitation is not None:
             return _write_invitation(mail.invitation)
+        if mail.request is not None:
+            return _write_answer(mail.request, mail.user)
         if mail.user is None or not settings.LOCAL_PASSWORDS:
             return None
         user = mail.user
@@ -117,6 +121,24 @@ def _write_invitation(invitation: Invitation) -> EmailMessage | None:
     return _message(_("Invitation to toolhub"), "people/invitation_mail.txt", context, invitation.email)
 
 
+def _write_answer(request: AccessRequest, person: User | None) -> EmailMessage | None:
+    """Return the mail that a request was answered; the answer itself is on the page, for those who sign in."""
+    answers = {
+        AccessRequest.State.APPROVED: _("Your request for access was approved"),
+        AccessRequest.State.DECLINED: _("Your request for access was declined"),
+    }
+    subject = answers.get(AccessRequest.State(request.state))
+    if subject is None or person is None or not (person.is_active and person.email):
+        return None  # the decision was taken back meanwhile, for example
+    context = {
+        "name": person.get_username(),
+        "wanted": invisible.show(request.name),
+        "state": request.state,
+        "link": settings.PUBLIC_URL + reverse("catalog:requests"),
+    }
+    return _message(subject, "people/request_mail.txt", context, person.email)
+
+
 def _message(subject: str, template: str, context: dict[str, str], address: str) -> EmailMessage:
     body = render_to_string(template, {**context, "site": settings.PUBLIC_URL, "contact": contact.describe()})
     return EmailMessage(subject, body, settings.DEFAULT_FROM_EMAIL, [address])
@@ -124,7 +146,7 @@ def _message(subject: str, template: str, context: dict[str, str], address: str)
 
 def _postpone(mail: OutgoingMail, error: Exception) -> None:
     now = timezone.now()
-    lifetime = INVITATION_LIFETIME if mail.invitation is not None else PASSWORD_LIFETIME
+    lifetime = PASSWORD_LIFETIME if mail.invitation is None and mail.request is None else PATIENT_LIFETIME
     if now - mail.created > lifetime:
         _give_up(mail, error)
         return
@@ -141,6 +163,7 @@ def _set_due(mail: OutgoingMail, due: datetime) -> None:
 
 def _give_up(mail: OutgoingMail, error: Exception) -> None:
     what = "a new password" if mail.invitation is None else f"the invitation {mail.invitation.pk}"
+    what = what if mail.request is None else f"the access request {mail.request.pk}"
     log.error("The mail about %s was not sent after %d attempts: %s", what, mail.attempts, type(error).__name__)
     if mail.invitation is not None:
         Invitation.objects.filter(pk=mail.invitation.pk).update(mail_problem=type(error).__name__[:100])

@@ -21,7 +21,7 @@ from django.utils.translation import ngettext
 
 from audit.types import Reason
 from catalog import quarantine
-from catalog.models import Prompt, Resource, Tool, Upstream, validators
+from catalog.models import AccessRequest, Prompt, Resource, Tool, Upstream, validators
 from catalog.policy import loader, messages, obstacles, rules
 from catalog.policy.definitions import GRANT, GrantRule, Item, Kind, ResourceDefinition, Rule, ToolDefinition
 from catalog.policy.obstacles import ELSEWHERE, ENDED, LATER, NOT_MEMBER, ONLY_OTHERS, Explanation, Target
@@ -179,10 +179,14 @@ class Advisor:
     """Whether changes are offered: they take effect now and here, whatever time and environment a page shows."""
     token: AccessToken | None = None
     """The token that was asked about, with its toolsets."""
+    names_requests: bool = True
+    """Whether open requests for access are named."""
     _reserved: frozenset[int] = field(default=frozenset(), init=False)
     _above: frozenset[int] = field(default=frozenset(), init=False)
     _managed: dict[tuple[int, int], str] = field(default_factory=dict, init=False)
     _upstreams: dict[str, int] = field(default_factory=dict, init=False)
+    _requests: dict[tuple[int, str, int], int] = field(default_factory=dict, init=False)
+    """The open request of a user for a toolset or tool."""
 
     def advise(self, asked: Sequence[Asked]) -> list[Advice]:
         """Return the answers, in the order of the questions."""
@@ -214,12 +218,29 @@ class Advisor:
         names = {one.item.upstream for one in asked if one.item.upstream and _is_about_upstream(one.explanation)}
         if names and self.viewer.has_perm("catalog.view_upstream"):
             self._upstreams = dict(Upstream.objects.filter(name__in=names).values_list("name", "pk"))
+        hidden_from = {one.user_id for one in asked if one.explanation.obstacles}
+        if hidden_from and self.names_requests and self.viewer.has_perm("catalog.view_accessrequest"):
+            rows = AccessRequest.objects.filter(person__in=hidden_from, state=AccessRequest.State.OPEN)
+            for key, user, kind, toolset, tool in rows.values_list("pk", "person", "kind", "toolset", "tool"):
+                self._requests[user, kind, tool if kind == AccessRequest.Kind.TOOL else toolset] = key
 
     @cached_property
     def _may_name_groups(self) -> bool:
         return self.viewer.has_perms(("catalog.view_grant", "auth.view_group"))
 
     def _lines(self, asked: Asked) -> Iterable[Line]:
+        yield from self._obstacle_lines(asked)
+        if asked.explanation.obstacles and (key := self._find_request(asked)) is not None:
+            text = _("%(user)s requested it.") % {"user": asked.username}
+            yield Line(text, pages=((reverse("pages:request", args=[key]), _("View request")),))
+
+    def _find_request(self, asked: Asked) -> int | None:
+        target = asked.item.target
+        wanted = [(target.kind, target.id), *(("toolset", key) for key in sorted(target.toolset_ids))]
+        found = (self._requests.get((asked.user_id, str(kind), key)) for kind, key in wanted)
+        return next((key for key in found if key is not None), None)
+
+    def _obstacle_lines(self, asked: Asked) -> Iterable[Line]:
         reasons = asked.explanation.obstacles
         denials = [reason for reason in reasons if reason.code == GRANT]
         for reason in reasons:

@@ -1,0 +1,1 @@
+"""The administrators' inbox: requests for access and reported calls."""
