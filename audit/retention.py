@@ -23,6 +23,7 @@ from django.utils import timezone
 from audit import outcomes
 from audit.actions import actor, log
 from audit.background import Pacer
+from audit.bodies import whole
 from audit.format.chain import PRUNED_PREFIX, body_digest
 from audit.format.timestamps import to_ms
 from audit.format.uuid7 import first_id_of
@@ -87,6 +88,7 @@ def prune(before: datetime, what: str, step: Callable[[PruneCounts], None] | Non
             last = keys[-1]
             with transaction.atomic():
                 done.rows += Call.objects.filter(pk__in=keys)._raw_delete(using=connection.alias)
+                whole.remove(keys)
         if step is not None:
             step(done)
 
@@ -103,6 +105,7 @@ def _remove_bodies(rows: list[tuple[UUID, str, str]]) -> int:
             " WHERE id = %s AND body_state = ''",
             values,
         )
+        whole.remove([pk for pk, _arguments, _result in rows])
     return len(values)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib.auth import get_user_model
+from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from audit import display, hooks, local_time, outcomes
@@ -12,9 +13,8 @@ from audit.admin.base import calls_url, row_url
 from audit.integrity import proof
 from audit.models import Call
 from audit.queries import comparison, neighbours
+from audit.results import sections
 from toolhub import invisible
-
-BODIES = ("arguments", "result")
 
 
 def context(call: Call) -> dict[str, Any]:
@@ -24,10 +24,13 @@ def context(call: Call) -> dict[str, Any]:
         "decision": _decision(call),
         "decision_tone": "success" if call.outcome not in outcomes.REJECTED else "warning",
         "facts": _facts(call),
-        "bodies": [
-            (name, title, display.body(getattr(call, name)))
-            for name, title in zip(BODIES, (_("Arguments"), _("Result")), strict=True)
-        ],
+        "sections": sections.of_call(
+            call,
+            definition.text if definition is not None and definition.exact else "",
+            download=lambda what: reverse("admin:audit_call_copy", args=(call.pk, what)),
+            part=lambda number: reverse("admin:audit_call_part", args=(call.pk, number)),
+            advise=True,
+        ),
         "definition": definition,
         "definition_text": display.body(definition.text) if definition is not None else None,
         "neighbours": _rows(neighbours.list_nearby(call)),

@@ -177,6 +177,8 @@ def make_tables() -> None:
             models.Link,
             models.Checkpoint,
             models.Verification,
+            models.WholeBody,
+            models.WholeBodyUse,
         ):
             editor.create_model(model)
 

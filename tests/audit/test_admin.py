@@ -302,7 +302,8 @@ def test_a_huge_result_is_cut_and_a_pruned_one_is_explained(reader):
         build_call(2, result="pruned:sha256:" + "a" * 64, body_state="pruned"),
     )
     page = reader.get(reverse("admin:audit_call_change", args=(huge.pk,))).content.decode()
-    assert "Truncated here. The full text has" in page and "Download full text" in page and len(page) < 200_000
+    assert "This page shows the beginning. The download has the rest." in page and len(page) < 200_000
+    assert "Download result (293.0\xa0KB)" in page
     page = reader.get(reverse("admin:audit_call_change", args=(pruned.pk,))).content.decode()
     assert "Removed after the retention period" in page
 
