@@ -123,37 +123,37 @@ def show(found: Kept, max_bytes: int = display.MAX_TEXT_BYTES) -> display.Body:
 
 def notes(found: Kept, shown: display.Body | None = None, *, advise: bool = False) -> list[str]:
     """Return sentences about what is kept and shown; with `advise`, also the setting that keeps more."""
-    said = []
+    sentences = []
     limit = settings.KEEP_WHOLE_BODIES_BYTES
     if found.state in {CUT, ALTERED}:
-        said.append(
+        sentences.append(
             _("First %(kept)s of %(size)s kept (%(kept_bytes)s of %(size_bytes)s bytes).") % {
                 "kept": filesizeformat(found.kept), "size": filesizeformat(found.size),
                 "kept_bytes": f"{found.kept:,}", "size_bytes": f"{found.size:,}",
             }
         )  # fmt: skip
     if found.state == ALTERED:
-        said.append(
+        sentences.append(
             _("The whole result that is stored beside the log is gone or changed. Its SHA-256 is not the logged one.")
         )
     elif found.state == WHOLE:
-        said.append(
+        sentences.append(
             _("The whole result is kept: %(size)s. Its SHA-256 is the logged one.")
             % {"size": filesizeformat(found.size)}
         )
     elif found.state == CUT and found.size <= limit:
-        said.append(
+        sentences.append(
             _("Results up to %(limit)s are kept whole, but this one is not.") % {"limit": filesizeformat(limit)}
         )
     elif found.state == CUT and advise:
-        said.append(_("%(setting)s keeps whole results of later calls.") % {"setting": "TOOLHUB_KEEP_WHOLE_BODIES_MB"})
+        sentences.append(_("%(setting)s keeps whole results of later calls.") % {"setting": "TOOLHUB_KEEP_WHOLE_BODIES_MB"})
     elif found.state == UNKEPT:
-        said.append(_("Too large to keep: the log says only that there was something."))
+        sentences.append(_("Too large to keep: the log says only that there was something."))
     if found.has_secrets and found.state != UNKEPT:
-        said.append(_("Secret values in it were replaced before it was kept. The sizes are those without them."))
+        sentences.append(_("Secret values in it were replaced before it was kept. The sizes are those without them."))
     if shown is not None and shown.truncated:
-        said.append(_("This page shows the beginning. The download has the rest."))
-    return said
+        sentences.append(_("This page shows the beginning. The download has the rest."))
+    return sentences
 
 
 def downloads(found: Kept) -> list[Download]:
