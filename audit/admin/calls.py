@@ -125,7 +125,7 @@ class CallAdmin(ReadOnlyAdmin):
             "badge": badge(call.outcome, get_language()),
             "chain": verifier.state(),
             "test_link": self._test_link(request, call),
-            **call_page.context(call),
+            **call_page.context(call, request.user),
         }
         return TemplateResponse(request, "admin/audit/call/detail.html", context | (extra_context or {}))
 

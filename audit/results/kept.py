@@ -146,7 +146,9 @@ def notes(found: Kept, shown: display.Body | None = None, *, advise: bool = Fals
             _("Results up to %(limit)s are kept whole, but this one is not.") % {"limit": filesizeformat(limit)}
         )
     elif found.state == CUT and advise:
-        sentences.append(_("%(setting)s keeps whole results of later calls.") % {"setting": "TOOLHUB_KEEP_WHOLE_BODIES_MB"})
+        sentences.append(
+            _("%(setting)s keeps whole results of later calls.") % {"setting": "TOOLHUB_KEEP_WHOLE_BODIES_MB"}
+        )
     elif found.state == UNKEPT:
         sentences.append(_("Too large to keep: the log says only that there was something."))
     if found.has_secrets and found.state != UNKEPT:

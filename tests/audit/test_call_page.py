@@ -196,7 +196,9 @@ def test_a_call_without_links_is_not_called_verified(reader):
     )
 
 
-def test_the_auditor_finds_no_way_into_the_catalogue(reader, alice):
+def test_who_may_read_the_audit_log_alone_finds_no_way_into_the_catalogue(reader, alice):
+    auditors = Group.objects.get(name="auditor")
+    auditors.permissions.set(auditors.permissions.filter(content_type__app_label="audit"))
     row = save(build_call(1, user=alice, target_id=1))[0]
     for address in (reverse("admin:audit_call_change", args=(row.pk,)), LIST, "/admin/audit/action/", COMPARE):
         assert "/admin/catalog/" not in reader.get(address, follow=True).content.decode()
