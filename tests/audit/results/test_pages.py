@@ -266,3 +266,11 @@ def test_files_and_parts_that_an_auditor_reads_are_logged(alice: User, root: Use
     reader.file(call, "arguments")
     logged = Action.objects.filter(verb="copied", target=str(call.pk)).order_by("pk")
     assert [json.loads(action.after)["what"] for action in logged] == ["part 0", "arguments"]
+
+
+def test_tool_health_says_what_whole_results_take(alice: User, root: User) -> None:
+    keep_whole(make(alice, LONG), canonical(LONG))
+    WholeBody.objects.update(stored=2_000_000)
+    page = Reader(root, "admin").client.get(reverse("pages:health")).content.decode()
+    assert "Whole results beside the audit log: 1, compressed to 1.9\xa0MB." in page
+    assert "TOOLHUB_KEEP_WHOLE_BODIES_MB" in page
