@@ -10,7 +10,6 @@ from typing import Any
 from django.utils.html import escape
 from django.utils.translation import gettext as _
 
-from toolhub import contact
 from toolhub.invisible import show
 
 MAX_TEXT_BYTES = 100_000
@@ -19,6 +18,13 @@ MAX_INDENTED_LEVELS = 60
 """Maximum levels of nesting that are indented."""
 MAX_NODES = 20_000
 """Maximum objects and lists in a text that is parsed as JSON: a million of them took two seconds."""
+MAX_INDENTED_CHARACTERS = 1_000_000
+"""Maximum characters of a text that is indented as JSON."""
+MAX_PARSED_CHARACTERS = 33_000_000
+MAX_PARSED_VALUES = 300_000
+"""Maximum characters and values of a result that a page shows by its kind: pictures are long, and one value."""
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
+_FIRST_LETTER = 0xA0
 _indent_json = json.JSONEncoder(indent=2, ensure_ascii=False).iterencode
 _PRUNED = re.compile(r"pruned:sha256:([0-9a-f]{64})")
 
@@ -35,27 +41,33 @@ class Body:
     pruned: bool = False
 
 
-def body(text: str) -> Body:
-    """Return the text for a <pre> element; the template escapes it."""
+def body(text: str, max_bytes: int = MAX_TEXT_BYTES) -> Body:
+    """Return the text for a <pre> element, of at most `max_bytes` in the page; the template escapes it."""
     if match := _PRUNED.fullmatch(text):
         note = _("Removed after the retention period. SHA-256 of the removed text: %(digest)s") % {"digest": match[1]}
         return Body(note, len(note), pruned=True)
     whole = pretty_print(text)
-    kept_characters = min(len(whole), MAX_TEXT_BYTES)
+    kept_characters = min(len(whole), max_bytes)
     displayed = show(whole[:kept_characters])
-    while (page_bytes := count_page_bytes(displayed)) > MAX_TEXT_BYTES:
-        kept_characters = min(kept_characters * MAX_TEXT_BYTES // page_bytes, kept_characters - 1)
+    while (page_bytes := count_page_bytes(displayed)) > max_bytes:
+        kept_characters = min(kept_characters * max_bytes // page_bytes, kept_characters - 1)
         displayed = show(whole[:kept_characters])
     return Body(displayed, len(text), kept_characters < len(whole))
 
 
-def format_body(text: str) -> str:
-    """Return the text of `body` as one string, with a last line that reports a truncation."""
-    found = body(text)
-    if not found.truncated:
-        return found.text
-    more = _("... cut off here. The full text has %(count)s characters. Ask %(contact)s for an export of all of it.")
-    return f"{found.text}\n{more % {'count': f'{found.size:,}', 'contact': contact.describe()}}"
+def is_parseable(text: str) -> bool:
+    """Return whether a text is small enough to be parsed as JSON while a page is made."""
+    return len(text) <= MAX_PARSED_CHARACTERS and sum(map(text.count, "[{,")) <= MAX_PARSED_VALUES
+
+
+def unescape(text: str) -> str:
+    """Return the beginning of a JSON text with its letters readable: `\\u4e2d` becomes the character."""
+    return _ESCAPE.sub(_unescape_match, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _unescape_match(match: re.Match[str]) -> str:
+    code = int(match[1], 16) if match[1] else 0
+    return chr(code) if code >= _FIRST_LETTER else match[0]
 
 
 def pretty_print(text: str, max_characters: int = 3 * MAX_TEXT_BYTES) -> str:
@@ -64,7 +76,7 @@ def pretty_print(text: str, max_characters: int = 3 * MAX_TEXT_BYTES) -> str:
     JSON that is far too long or deeply nested is returned unchanged as well: with deep nesting the indented text would
     be a thousand times as long as the stored one.
     """
-    if len(text) > 10 * MAX_TEXT_BYTES or text.count("[") + text.count("{") > MAX_NODES:
+    if len(text) > MAX_INDENTED_CHARACTERS or text.count("[") + text.count("{") > MAX_NODES:
         return text
     parts = []
     try:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from audit.types import Reason
 from toolhub.parts import parts
+
+if TYPE_CHECKING:
+    from audit.models import Call
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,25 @@ CaseRecords = Iterator[tuple[str, Iterator[dict[str, Any]]]]
 """(name of a file, its lines)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Related:
+    """A row of another application that a call names by its id: the grant that decided, the tool, the token."""
+
+    title: str
+    """What it is."""
+    name: str
+    """The row's name, or its id where it no longer exists."""
+    url: str = ""
+    """Address of its page; empty where it no longer exists."""
+    details: list[str] = field(default_factory=list)
+    links: list[tuple[str, str]] = field(default_factory=list)
+    """Text and address of further pages."""
+
+
+def _find_nothing(call: Call, viewer: Any) -> list[Related]:
+    return []
+
+
 def _find_no_definition(method: str, target_id: int, digest: str, time: datetime) -> Definition | None:
     return None
 
@@ -72,6 +94,8 @@ class Catalogue:
     """(reason why a call was allowed or denied) -> sentence in the language of the page; empty if unknown."""
     test_case_url: Callable[[str, UUID], str] = _no_url
     """(method, id of a call) -> address of the page that saves the call as a test case; empty for none."""
+    find_related: Callable[[Call, Any], list[Related]] = _find_nothing
+    """(call, user who views its page) -> the rows that it names, as far as this user may view them."""
     name_row: Callable[[object], str] = str
     """(row of any application) -> its name in the language of the page."""
     case_records: Callable[[CaseScope], CaseRecords] = _list_no_records

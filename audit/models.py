@@ -219,6 +219,47 @@ class Verification(models.Model):
         return local_time.format_time_with_zone(self.at)
 
 
+class WholeBody(models.Model):
+    """The whole text of results that are longer than the part in their calls: compressed, one row for equal texts.
+
+    It is no part of the hash chain: its SHA-256 must be the one that the chain covers in each call.
+    """
+
+    digest = models.CharField(_("result sha256"), max_length=64, primary_key=True)
+    """SHA-256 of the text, as in `Call.result_sha256`."""
+    size = models.BigIntegerField(_("size"))
+    """Bytes of the text."""
+    stored = models.BigIntegerField(_("stored size"))
+    """Bytes of `data`."""
+    data = models.BinaryField(_("data"))
+    """The text, compressed with zlib."""
+
+    class Meta:
+        verbose_name = _("whole body")
+        verbose_name_plural = _("whole bodies")
+        ordering = ("digest",)
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return self.digest
+
+
+class WholeBodyUse(models.Model):
+    """One call whose whole result is kept. The text goes with the last of its calls."""
+
+    call_id = models.UUIDField(_("id"), primary_key=True)
+    digest = models.CharField(_("result sha256"), max_length=64, db_index=True)
+
+    class Meta:
+        verbose_name = _("use of a whole body")
+        verbose_name_plural = _("uses of whole bodies")
+        ordering = ("call_id",)
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.call_id}: {self.digest}"
+
+
 class SavedView(models.Model):
     """A named filter of the list of calls. It is a convenience and no part of the audit log."""
 

@@ -19,6 +19,7 @@ from uuid import UUID
 from django.conf import settings
 
 from audit import maintenance
+from audit.bodies.keeper import BodyKeeper
 from audit.export.log_shipper import Shipper
 from audit.format import uuid7
 from audit.format.timestamps import now_ms
@@ -72,6 +73,7 @@ class AuditLog:
 
     def __init__(self, call_log: str = "", jobs: Sequence[Job] | None = None) -> None:
         self.shipper = Shipper(call_log) if call_log else None
+        self.bodies = BodyKeeper()
         self.writer: Writer | None = None
         """None until the first call, and after `stop`."""
         self.open_writers: set[int] = set()
@@ -79,7 +81,7 @@ class AuditLog:
         self._jobs = list(maintenance.jobs() if jobs is None else jobs)
         self._periodic = maintenance.PeriodicJobs(self._jobs)
         self._opening = Lock()
-        self._listeners: list[Listener] = []
+        self._listeners: list[Listener] = [self._keep_bodies]
         if self.shipper is not None:
             self._listeners.append(self._ship)
 
@@ -199,6 +201,7 @@ class AuditLog:
             writer, self.writer = self.writer, None
         if writer is not None:
             writer.stop(timeout)
+            self.bodies.flush(EXIT_SECONDS)
 
     def close(self) -> None:
         """Stop before the process ends, and wait until the copy for the log shipper is written."""
@@ -213,6 +216,7 @@ class AuditLog:
         """Reset the state in a child process: the parent's threads do not exist here, its connection is not shared."""
         self.writer, self._opening = None, Lock()
         self.open_writers = set()
+        self.bodies = BodyKeeper()
         self._periodic = maintenance.PeriodicJobs(self._jobs)
         if self.shipper is not None:
             self.shipper = Shipper(self.shipper.target)
@@ -226,6 +230,9 @@ class AuditLog:
                 writer.start()
                 self.writer = writer
             return self.writer
+
+    def _keep_bodies(self, entries: Iterable[Entry]) -> None:
+        self.bodies.put(entries)
 
     def _ship(self, entries: Iterable[Entry]) -> None:
         if self.shipper is not None:

@@ -23,6 +23,7 @@ from django.utils import timezone
 from audit import outcomes
 from audit.actions import actor, log
 from audit.background import Pacer
+from audit.bodies import whole
 from audit.format.chain import PRUNED_PREFIX, body_digest
 from audit.format.timestamps import to_ms
 from audit.format.uuid7 import first_id_of
@@ -92,6 +93,7 @@ def prune(before: datetime, what: str, step: Callable[[PruneCounts], None] | Non
                 with transaction.atomic():
                     text_index.lock()  # triggers remove the searchable text
                     done.rows += Call.objects.filter(pk__in=part_keys)._raw_delete(using=connection.alias)
+                    whole.remove(part_keys)
         if step is not None:
             step(done)
 
@@ -109,6 +111,7 @@ def _remove_bodies(rows: list[tuple[UUID, str, str]]) -> int:
             " WHERE id = %s AND body_state = ''",
             values,
         )
+        whole.remove([pk for pk, _arguments, _result in rows])
     return len(values)
 
 

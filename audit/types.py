@@ -132,6 +132,8 @@ class Ending:
     result_sha256: str = ""
     detail_reason: str = ""
     """Text of the Reason whose English sentence is `detail`: already redacted."""
+    whole: str = ""
+    """The whole redacted text where `result` is its beginning and the settings keep all of it; else empty."""
 
 
 @dataclass(slots=True, eq=False)

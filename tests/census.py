@@ -162,6 +162,9 @@ RULES: tuple[Rule, ...] = (
     Rule("tokens/<int:pk>/revoke/", OWNER, "POST", at="tokens/{token}/revoke/"),
     Rule("calls/", SIGNED_IN),
     Rule("calls/<uuid:pk>/", OWNER, at="calls/{call}/"),
+    Rule("calls/<uuid:pk>/file/<slug:what>/", OWNER, at="calls/{call}/file/arguments/"),
+    # Of a result with a picture, sound or file; tests/audit/results/test_pages.py has one.
+    Rule("calls/<uuid:pk>/part/<int:number>/", OWNER, at="calls/{call}/part/0/", empty=True),
     Rule("calls/<uuid:pk>/cancel/", OWNER, "POST", at="calls/{call}/cancel/", also="audit.cancel_call"),
     Rule("connect/", SIGNED_IN, "GET POST"),
     Rule("apps/", SIGNED_IN),
@@ -396,6 +399,7 @@ RULES: tuple[Rule, ...] = (
         "admin/audit/call/views/<int:pk>/delete/", READS, "POST", at="admin/audit/call/views/{view}/delete/", empty=True
     ),
     Rule("admin/audit/call/<uuid:pk>/copy/<slug:what>/", READS, at="admin/audit/call/{call}/copy/json/"),
+    Rule("admin/audit/call/<uuid:pk>/part/<int:number>/", READS, at="admin/audit/call/{call}/part/0/", empty=True),
     Rule("admin/audit/verification/now/", needs("audit.view_verification|audit.change_verification"), "POST"),
 )
 

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
 from uuid import UUID
 
+from django.contrib.auth.models import User
 from django.urls import reverse
+from django.utils.text import capfirst
+from django.utils.translation import gettext as _
 
-from audit.hooks import Catalogue
+from audit.hooks import Catalogue, Related
+from audit.models import Call
 from catalog.admin import inlines
-from catalog.calls import history
+from catalog.calls import history, origins
 from catalog.errors import Cancellation
 from catalog.models import PersonalSecret
 from catalog.policy import grant_targets, messages, snapshot, visibility
 from toolhub import case_records
 from toolhub.access.hooks import Hooks
+from toolhub.access.models import AccessToken
 from toolhub.identity import assertions, ways
 from toolhub.identity import groups as identity_groups
 from toolhub.identity.admin import IdentityInline
@@ -27,12 +34,49 @@ def _test_case_url(method: str, call_id: UUID) -> str:
     return f"{reverse('admin:catalog_tooltest_add')}?call={call_id}" if method == "tools/call" else ""
 
 
+_CREDENTIALS: dict[str, type[AccessToken | ConnectedApp]] = {
+    "token": AccessToken,
+    "stdio": AccessToken,
+    "app": ConnectedApp,
+}
+"""Prefix of a credential's id -> its rows."""
+
+
+def _find_related(call: Call, viewer: Any) -> list[Related]:
+    return [*origins.find_related(call, viewer), *_find_user(call, viewer), *_find_credential(call, viewer)]
+
+
+def _find_user(call: Call, viewer: Any) -> list[Related]:
+    if call.user_id is None or not viewer.has_perm("auth.view_user"):
+        return []
+    row = User.objects.filter(pk=call.user_id).first()
+    if row is None:
+        return [Related(_("User"), call.username, "", [_("It no longer exists.")])]
+    return [Related(_("User"), row.get_username(), reverse("admin:auth_user_change", args=[row.pk]))]
+
+
+def _find_credential(call: Call, viewer: Any) -> list[Related]:
+    kind, _colon, number = call.credential_id.partition(":")
+    model = _CREDENTIALS.get(kind)
+    if model is None or not re.fullmatch(r"[0-9]{1,18}", number):
+        return []
+    label, name = model._meta.app_label, model._meta.model_name
+    if not viewer.has_perm(f"{label}.view_{name}"):
+        return []
+    title = capfirst(str(model._meta.verbose_name))
+    row = model._default_manager.filter(pk=int(number)).first()
+    if row is None:
+        return [Related(title, call.credential, "", [_("It no longer exists.")])]
+    return [Related(title, str(row), reverse(f"admin:{label}_{name}_change", args=[row.pk]))]
+
+
 def connect() -> None:
     """Register the functions of each application in the applications that call them."""
     parts.put(
         Catalogue(
             definition_at=history.definition_at,
             translate_reason=messages.translate_reason,
+            find_related=_find_related,
             name_row=messages.name_row,
             test_case_url=_test_case_url,
             case_records=case_records.list_records,

@@ -363,6 +363,8 @@ CHECKPOINT_FILE = env.text("TOOLHUB_CHECKPOINT_FILE")
 VERIFY_SECONDS = env.integer("TOOLHUB_VERIFY_SECONDS", 86_400)
 KEEP_BODIES_DAYS = env.integer("TOOLHUB_KEEP_BODIES_DAYS", 0)
 KEEP_CALLS_DAYS = env.integer("TOOLHUB_KEEP_CALLS_DAYS", 0)
+KEEP_WHOLE_BODIES_BYTES = env.integer("TOOLHUB_KEEP_WHOLE_BODIES_MB", 0, maximum=32) * 1_000_000
+"""Maximum bytes of a result that is kept whole beside its call; 0: the log keeps the beginning of long results only."""
 CALL_LOG = env.text("TOOLHUB_CALL_LOG")
 REDACT_NAMES = env.words("TOOLHUB_REDACT_NAMES")
 REDACT_VALUES = env.secret("TOOLHUB_REDACT_VALUES").splitlines()

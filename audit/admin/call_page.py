@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from django.contrib.auth import get_user_model
+from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from audit import display, hooks, local_time, outcomes
@@ -12,22 +14,25 @@ from audit.admin.base import calls_url, row_url
 from audit.integrity import proof
 from audit.models import Call
 from audit.queries import comparison, neighbours
+from audit.results import sections
 from toolhub import invisible
 
-BODIES = ("arguments", "result")
 
-
-def context(call: Call) -> dict[str, Any]:
-    """Return the template context of the page, without the theme's part."""
+def context(call: Call, viewer: Any) -> dict[str, Any]:
+    """Return the template context of the page as `viewer` may read it, without the theme's part."""
     definition = comparison.definition_of(call)
     return {
         "decision": _decision(call),
         "decision_tone": "success" if call.outcome not in outcomes.REJECTED else "warning",
         "facts": _facts(call),
-        "bodies": [
-            (name, title, display.body(getattr(call, name)))
-            for name, title in zip(BODIES, (_("Arguments"), _("Result")), strict=True)
-        ],
+        "related": [_show_related(one) for one in hooks.catalogue().find_related(call, viewer)],
+        "sections": sections.of_call(
+            call,
+            definition.text if definition is not None and definition.exact else "",
+            download=lambda what: reverse("admin:audit_call_copy", args=(call.pk, what)),
+            part=lambda number: reverse("admin:audit_call_part", args=(call.pk, number)),
+            advise=True,
+        ),
         "definition": definition,
         "definition_text": display.body(definition.text) if definition is not None else None,
         "neighbours": _rows(neighbours.list_nearby(call)),
@@ -37,6 +42,12 @@ def context(call: Call) -> dict[str, Any]:
         "proof": proof.compute(call),
         "can_curl": call.method in {"tools/call", "prompts/get", "resources/read"},
     }
+
+
+def _show_related(one: hooks.Related) -> hooks.Related:
+    """Return it with names and notes as plain text, in which invisible characters are visible."""
+    details = [invisible.show(text[:1000]) for text in one.details]
+    return replace(one, name=invisible.show(one.name[:300]), details=details)
 
 
 def _decision(call: Call) -> list[tuple[str, str]]:

@@ -159,6 +159,7 @@ class CallAdmin(ReadOnlyAdmin):
             ("views/<int:pk>/", saved_views.change, "audit_call_views_change"),
             ("views/<int:pk>/delete/", saved_views.delete, "audit_call_views_delete"),
             ("<uuid:pk>/copy/<slug:what>/", views.copy, "audit_call_copy"),
+            ("<uuid:pk>/part/<int:number>/", views.part, "audit_call_part"),
         )
         own = [
             path(route, self.admin_site.admin_view(view), {"model_admin": self}, name=name)
@@ -219,7 +220,7 @@ class CallAdmin(ReadOnlyAdmin):
             "badge": badge(call.outcome, get_language()),
             "chain": verifier.state(),
             "test_link": self._test_link(request, call),
-            **call_page.context(call),
+            **call_page.context(call, request.user),
         }
         return TemplateResponse(request, "admin/audit/call/detail.html", context | (extra_context or {}))
 

@@ -22,19 +22,18 @@ from django.views.decorators.http import require_POST, require_safe
 from audit.actions import log
 from audit.admin.base import row_url
 from audit.export import copy as copies
-from audit.export import rows
+from audit.export import files, rows
 from audit.integrity import verifier
 from audit.models import Call
 from audit.queries import comparison
 from audit.queries.search import CallSearch
+from audit.results import kept, sections
 from toolhub import invisible
 
 Copy = Callable[[Call], str]
 COPIES: dict[str, tuple[str, str, Copy]] = {
     "json": ("application/json", "json", copies.as_json),
     "curl": ("text/plain; charset=utf-8", "sh", copies.as_curl),
-    "arguments": ("text/plain; charset=utf-8", "txt", lambda call: call.arguments),
-    "result": ("text/plain; charset=utf-8", "txt", lambda call: call.result),
 }
 """Formats in which a call can be copied: content type, file extension, function that makes the text."""
 
@@ -76,23 +75,45 @@ async def _iterate_in_thread(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
 
 @require_safe
 def copy(request: HttpRequest, pk: UUID, what: str, model_admin: Any) -> HttpResponse:
-    """Return a complete call, or one body of it, always as a file and never as a page, whatever it contains."""
+    """Return a call, or one body of it, always as a file and never as a page, whatever it contains."""
+    call = _require_call(request, pk, model_admin)
+    try:
+        response = _make_copy(call, what)
+    except (LookupError, ValueError) as error:
+        raise Http404 from error
+    log.record("copied", "call", str(call.pk), None, {"what": what})
+    return response
+
+
+def _make_copy(call: Call, what: str) -> HttpResponse:
+    if what == kept.ARGUMENTS:
+        return files.body(kept.read_arguments(call), what, f"call-{call.pk}")
+    if what not in COPIES:
+        return files.body(kept.read_result(call), what, f"call-{call.pk}")
+    content_type, ending, make = COPIES[what]
+    content = make(call).encode("utf-8", "backslashreplace")
+    return files.attachment(content, content_type, f"call-{call.pk}-{what}.{ending}")
+
+
+@require_safe
+def part(request: HttpRequest, pk: UUID, number: int, model_admin: Any) -> HttpResponse:
+    """Serve a picture, sound or file of a result; only verified bytes get the media type of a picture or sound."""
+    call = _require_call(request, pk, model_admin)
+    try:
+        data, kind = sections.part_of(call, number)
+    except LookupError:
+        raise Http404 from None
+    log.record("copied", "call", str(call.pk), None, {"what": f"part {number}"})
+    return files.part(data, kind, f"call-{call.pk}-part-{number}")
+
+
+def _require_call(request: HttpRequest, pk: UUID, model_admin: Any) -> Call:
     if not model_admin.has_view_permission(request):
         raise PermissionDenied
     call = Call.objects.filter(pk=pk).first()
-    if call is None or what not in COPIES:
+    if call is None:
         raise Http404
-    content_type, ending, make = COPIES[what]
-    try:
-        content = make(call)
-    except ValueError as error:
-        raise Http404 from error
-    log.record("copied", "call", str(call.pk), None, {"what": what})
-    response = HttpResponse(content.encode("utf-8", "backslashreplace"), content_type=content_type)
-    response["Content-Disposition"] = f'attachment; filename="call-{call.pk}-{what}.{ending}"'
-    response["X-Content-Type-Options"] = "nosniff"
-    response["Cache-Control"] = "no-store"
-    return response
+    return call
 
 
 @require_safe

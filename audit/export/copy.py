@@ -11,24 +11,31 @@ from django.conf import settings
 
 from audit.export import rows
 from audit.models import Call
+from toolhub import invisible
 from toolhub.wire.headers import encode_value
 
 REVISION = "2026-07-28"
 """Stateless protocol revision: one request is complete, without a session to open first."""
 _META = "io.modelcontextprotocol/"
 _HIDDEN = re.compile(r"\$redacted|\[redacted |pruned:sha256:")
+_OTHER_CHARACTERS = re.compile(r"[^\x00-\x7e]")
 _encode_ascii = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 
 
 def as_json(call: Call) -> str:
     """Return every column as JSON, with arguments and result as values where they are JSON.
 
-    The text is ASCII, so that it cannot contain invisible characters.
+    Letters of every language are readable, and invisible characters are escaped. A result of which only the beginning
+    is kept remains text, and `result_complete` is false.
     """
     values: dict[str, Any] = rows.serialize(call)
     for name in ("arguments", "result"):
         values[name] = _parse_json(values[name])
-    return json.dumps(values, indent=2, ensure_ascii=True) + "\n"
+    return _OTHER_CHARACTERS.sub(_escape, json.dumps(values, indent=2, ensure_ascii=False)) + "\n"
+
+
+def _escape(match: re.Match[str]) -> str:
+    return json.dumps(match[0])[1:-1] if invisible.is_invisible(match[0]) else match[0]
 
 
 def as_curl(call: Call) -> str:

@@ -19,7 +19,7 @@ from uuid import UUID
 
 from django.db import DatabaseError, connection
 
-from audit.export.rows import serialize
+from audit.export.rows import say_kept, serialize
 from audit.format.timestamps import from_ms
 from audit.models import Call
 from audit.redaction.redactor import redact_label
@@ -152,6 +152,7 @@ def build_row(entry: Entry) -> dict[str, Any] | None:
         "started_at": _format_time(entry.id.int >> 80),
         "ended_at": _format_time(entry.ms),
         "duration_us": entry.duration,
+        **say_kept(ending),
     }
 
 

@@ -14,8 +14,12 @@ from audit import local_time
 from audit.actions import log
 from audit.models import Call
 from audit.queries.search import CallSearch
+from audit.results import kept
+from audit.types import Ending
 
-FIELDS = tuple(field.attname for field in Call._meta.concrete_fields)
+COLUMNS = tuple(field.attname for field in Call._meta.concrete_fields)
+FIELDS = (*COLUMNS, "result_kept_bytes", "result_complete")
+"""The columns of a call, and how much of its result is in them."""
 FORMATS = {"jsonl": "application/jsonl", "csv": "text/csv; charset=utf-8"}
 BATCH_ROWS = 1_000
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
@@ -24,7 +28,13 @@ encode_json = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 
 def serialize(call: Call) -> dict[str, Any]:
     """Return every column as a JSON value. Arguments and result remain the text that the hash chain covers."""
-    return {name: serialize_value(getattr(call, name)) for name in FIELDS}
+    return {name: serialize_value(getattr(call, name)) for name in COLUMNS} | say_kept(call)
+
+
+def say_kept(row: Call | Ending) -> dict[str, Any]:
+    """Return how many bytes of the result the row has, and whether these are all."""
+    kept_bytes, is_all = kept.measure_result(row)
+    return {"result_kept_bytes": kept_bytes, "result_complete": is_all}
 
 
 def serialize_value(value: Any) -> Any:

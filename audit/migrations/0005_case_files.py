@@ -6,7 +6,7 @@ from django.db import migrations
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('audit', '0003_call_text'),
+        ('audit', '0004_whole_bodies'),
     ]
 
     operations = [

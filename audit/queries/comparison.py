@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 from audit import display, hooks
 from audit.models import Call
 from audit.queries.search import CallSearch
+from audit.results import kept
 from audit.text_diff import Line, lines
 from toolhub import invisible
 
@@ -37,6 +38,8 @@ class Difference:
     definition: list[Line]
     """Difference of the definitions that clients received; empty when they are equal or no longer known."""
     definition_known: bool
+    notes: list[str]
+    """What the compared results lack."""
 
     @property
     def same_tool(self) -> bool:
@@ -68,14 +71,17 @@ def compare_calls(first: Call, second: Call) -> Difference:
         then, now = definition_of(first), definition_of(second)
         known = then is not None and now is not None
         definition = lines(then.text, now.text) if then is not None and now is not None else []
+    results = [kept.read_result(call) for call in (first, second)]
+    notes = dict.fromkeys(note for found in results if not found.is_complete for note in kept.notes(found))
     return Difference(
         first=first,
         second=second,
         facts=[Fact(name, invisible.show(a[:500]), invisible.show(b[:500])) for name, a, b in _facts(first, second)],
         arguments=lines(first.arguments, second.arguments),
-        result=lines(first.result, second.result),
+        result=lines(*map(kept.readable, results)),
         definition=definition,
         definition_known=known,
+        notes=list(notes),
     )
 
 

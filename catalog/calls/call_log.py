@@ -11,6 +11,8 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
+
 from audit import outcomes, recorder
 from audit.recorder import AuditLogBusy, AuditLogUnavailable, BegunCall, Ending, Intent
 from audit.redaction import redactor as redaction
@@ -23,7 +25,10 @@ from catalog.policy.definitions import Item, Rule
 log = logging.getLogger(__name__)
 
 MAX_RESULT_CHARACTERS = 65_536
-"""Number of characters of a result that the log keeps; the full length and SHA-256 are always kept."""
+"""Number of characters of a result that the log keeps; the full length and SHA-256 are always kept.
+
+TOOLHUB_KEEP_WHOLE_BODIES_MB keeps the whole text beside the log.
+"""
 MAX_INLINE_CHARACTERS = 262_144
 """Size above which a result is written and hashed off the event loop."""
 DIGEST_CHARACTERS = 1_000_000
@@ -127,7 +132,10 @@ async def finish(begun: BegunCall, ending: Ending) -> None:
 
 
 def attach_result(ending: Ending, redactor: redaction.Redactor, result: dict[str, Any], secrets: list[str]) -> None:
-    """Put `result` into `ending`: redacted, capped, with the length and digest of the whole redacted text."""
+    """Put `result` into `ending`: redacted, capped, with the length and digest of the whole redacted text.
+
+    Where the settings keep longer results whole, the whole text goes with it.
+    """
     text = redactor.text(result, extra=secrets)
     digest, size = hashlib.sha256(), 0
     for start in range(0, len(text), DIGEST_CHARACTERS):  # encoded at once, a large result would be there twice
@@ -135,7 +143,10 @@ def attach_result(ending: Ending, redactor: redaction.Redactor, result: dict[str
         digest.update(data)
         size += len(data)
     ending.result_bytes, ending.result_sha256 = size, digest.hexdigest()
-    ending.result = text if len(text) <= MAX_RESULT_CHARACTERS else text[:MAX_RESULT_CHARACTERS]
+    ending.result = text
+    if len(text) > MAX_RESULT_CHARACTERS:
+        ending.result = text[:MAX_RESULT_CHARACTERS]
+        ending.whole = text if size <= settings.KEEP_WHOLE_BODIES_BYTES else ""
 
 
 async def finish_with_result(

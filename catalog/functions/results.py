@@ -18,9 +18,9 @@ from uuid import UUID
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from catalog.errors import ToolError
-from catalog.functions import media
 from catalog.functions.content import ABSENT, BLOCKS, Result, Structured, Text
 from catalog.functions.sanitise import format_note, is_clean, sanitise_text
+from toolhub import media
 from toolhub.wire import meta
 
 dump = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode

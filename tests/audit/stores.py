@@ -180,6 +180,8 @@ def make_tables() -> None:
             models.Verification,
             models.TextProgress,
             models.CallText,
+            models.WholeBody,
+            models.WholeBodyUse,
         ):
             editor.create_model(model)
     text_index.after_migrate()

@@ -60,7 +60,8 @@ def test_json_lines_hold_every_column_exactly(alice):
     text = b"".join(export_rows.chunks(CallSearch(), "jsonl")).decode()
     assert text.count("\n") == 1
     line = json.loads(text)
-    assert line.keys() == {field.attname for field in Call._meta.concrete_fields}
+    columns = {field.attname for field in Call._meta.concrete_fields}
+    assert line.keys() == columns | {"result_kept_bytes", "result_complete"}
     assert all(line[name] == getattr(row, name) for name in ("user_id", "username", "rule", "duration_us", "end_link"))
     assert line["id"] == str(row.pk) and line["started_at"] == "2026-03-01T12:00:01.000+00:00"
     assert line["arguments"] == row.arguments and line["result"] == row.result

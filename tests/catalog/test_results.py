@@ -10,10 +10,12 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from asgiref.sync import sync_to_async
 
-from audit import outcomes
+from audit import outcomes, recorder
 from audit.models import Call
 from audit.redaction import redactor
+from audit.results import kept
 from catalog import threads
 from catalog.calls import call_log, call_tool, stored_results
 from catalog.errors import UnknownResource
@@ -202,6 +204,27 @@ async def test_the_audit_log_keeps_the_beginning_of_a_long_result_and_the_digest
         row = await Call.objects.aget(id=result.call_id)
         assert row.result == whole[:65_536] and row.result_bytes == len(whole)
         assert row.result_sha256 == hashlib.sha256(whole.encode()).hexdigest()
+
+
+async def test_a_long_result_is_kept_whole_up_to_the_setting_and_without_its_secrets(alice: Any, settings: Any) -> None:
+    settings.KEEP_WHOLE_BODIES_BYTES = 1_000_000
+    await run_in_database(publish, alice, "call_echo", max_argument_bytes=4_000_000, max_result_bytes=4_000_000)
+    secret = "hunter2-hunter2-hunter2"
+    # Behind the part that the call itself has.
+    values = [{"a": "v" * size, "password": secret} for size in (100, 100_000, 500_000, 1_000_001)]
+    made = [await call(alice, "call_echo", {"value": value}) for value in values]
+    await recorder.stop(60)
+    rows = [await Call.objects.aget(id=one.call_id) for one in made]
+    found = [await sync_to_async(kept.read_result)(row) for row in rows]
+    assert [one.state for one in found] == [kept.COMPLETE, kept.WHOLE, kept.WHOLE, kept.CUT]
+    for row, one in zip(rows[1:3], found[1:3], strict=True):
+        assert hashlib.sha256(one.text.encode()).hexdigest() == row.result_sha256
+        assert one.text.startswith(row.result) and secret not in one.text and "hmac-sha256:" in one.text
+    settings.KEEP_WHOLE_BODIES_BYTES = 0
+    off = await call(alice, "call_echo", {"value": values[1] | {"b": 1}})
+    await recorder.stop(60)
+    row = await Call.objects.aget(id=off.call_id)
+    assert (await sync_to_async(kept.read_result)(row)).state == kept.CUT
 
 
 async def test_a_call_abandoned_while_a_long_result_is_stored_still_ends(

@@ -1868,4 +1868,47 @@ FAULTS: tuple[Fault, ...] = (
         "",
         "tests/pages/test_inbox.py",
     ),
+    # --- whole results beside the log -----------------------------------------------------------------------------
+    Fault(
+        "a text beside the log is shown only if its digest is the logged one",
+        "audit/bodies/whole.py",
+        " or hashlib.sha256(data).hexdigest() != call.result_sha256:",
+        ":",
+        "tests/audit/bodies/test_whole.py tests/audit/results/test_pages.py",
+    ),
+    Fault(
+        "a whole result is not shown for a call that lost its bodies",
+        "audit/bodies/whole.py",
+        "    if call.body_state or not WholeBodyUse.objects.filter(pk=call.pk).exists():\n",
+        "    if call.body_state:\n",
+        "tests/audit/bodies/test_whole.py",
+    ),
+    Fault(
+        "a text that another call has too outlives the first of them",
+        "audit/bodies/whole.py",
+        '    bodies.exclude(Exists(WholeBodyUse.objects.filter(digest=OuterRef("pk")))).delete()\n',
+        "    bodies.delete()\n",
+        "tests/audit/bodies/test_whole.py",
+    ),
+    Fault(
+        "a cut result is no file of JSON",
+        "audit/export/files.py",
+        "    if found.is_complete and found.text",
+        "    if found.text",
+        "tests/audit/results/test_pages.py",
+    ),
+    Fault(
+        "only bytes of a picture or sound come as one",
+        "audit/results/content.py",
+        '    return raw, kind if kind in PICTURE_TYPES or kind in SOUND_TYPES else ""\n',
+        '    return raw, str(inner.get("mimeType") or kind)\n',
+        "tests/audit/results/test_pages.py",
+    ),
+    Fault(
+        "who may not view grants learns nothing of the grant behind a call",
+        "catalog/calls/origins.py",
+        " or not 0 < number <= MAX_ID or not _may_view(viewer, model):",
+        " or not 0 < number <= MAX_ID:",
+        "tests/catalog/test_origins.py",
+    ),
 )

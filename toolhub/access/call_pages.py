@@ -27,10 +27,12 @@ from django.views.decorators.http import require_POST, require_safe
 from audit import display, outcomes
 from audit import hooks as audit_hooks
 from audit.actions import log
+from audit.export import files
 from audit.models import Call
 from audit.queries import search
+from audit.results import kept, sections
 from toolhub import invisible
-from toolhub.access import hooks, result_view
+from toolhub.access import hooks
 
 TONES = {
     outcomes.OK: "good",
@@ -135,25 +137,58 @@ def _parse_time(text: str, *, end: bool = False) -> str:
 @never_cache
 @require_safe
 def call(request: HttpRequest, pk: UUID) -> HttpResponse:
-    found = search.one_for_user(cast(User, request.user).pk, pk)
-    if found is None:
-        raise Http404
+    found = _require_own(request, pk)
     context = {
         "section": "calls",
         "call": _present_call(found),
-        "arguments": display.format_body(found.arguments),
-        "result": display.format_body(found.result),
-        "view": _describe_result(found),
+        "sections": sections.of_call(
+            found,
+            _find_definition(found),
+            download=lambda what: reverse("access:call-file", args=[found.pk, what]),
+            part=lambda number: reverse("access:call-part", args=[found.pk, number]),
+        ),
     }
     return render(request, "access/call.html", context)
 
 
-def _describe_result(call: Call) -> result_view.View | None:
-    """Return the structured result by the schema that the tool had at the time; None where there is nothing to show."""
+def _find_definition(call: Call) -> str:
+    """Return the definition that the tool had at the time; empty where there is nothing to label by it."""
     if call.target_id is None or not call.result:
-        return None
+        return ""
     found = audit_hooks.catalogue().definition_at(call.method, call.target_id, call.definition, call.started_at)
-    return result_view.describe(call.result, found.text) if found is not None and found.exact else None
+    return found.text if found is not None and found.exact else ""
+
+
+@login_required
+@never_cache
+@require_safe
+def file(request: HttpRequest, pk: UUID, what: str) -> HttpResponse:
+    """Return the arguments or the result of one's own call as a file."""
+    found = _require_own(request, pk)
+    read = kept.read_arguments if what == kept.ARGUMENTS else kept.read_result
+    try:
+        return files.body(read(found), what, f"call-{pk}")
+    except LookupError:
+        raise Http404 from None
+
+
+@login_required
+@never_cache
+@require_safe
+def part(request: HttpRequest, pk: UUID, number: int) -> HttpResponse:
+    """Serve a picture, sound or file in the result of one's own call."""
+    try:
+        data, kind = sections.part_of(_require_own(request, pk), number)
+    except LookupError:
+        raise Http404 from None
+    return files.part(data, kind, f"call-{pk}-part-{number}")
+
+
+def _require_own(request: HttpRequest, pk: UUID) -> Call:
+    found = search.one_for_user(cast(User, request.user).pk, pk)
+    if found is None:
+        raise Http404
+    return found
 
 
 @login_required

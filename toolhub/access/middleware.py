@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from toolhub.access import device_cookies
 
 SHARED_POLICY = (
-    "default-src 'none'; img-src 'self' data:; font-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "default-src 'none'; img-src 'self' data:; media-src 'self'; font-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'self'; frame-ancestors 'none'"
 )
 PAGES_POLICY = f"{SHARED_POLICY}; script-src 'self'; style-src 'self'"

@@ -8,12 +8,11 @@ from typing import Any
 
 from catalog import threads
 from catalog.errors import ToolError
-from catalog.functions import media
 from catalog.functions.content import Audio, EmbeddedResource, Image, Structured, Text
 from catalog.functions.results import MIME_TYPE
 from catalog.runners.http_api.json_path import parse_path, select
 from catalog.runners.http_api.settings import Settings
-from toolhub import egress, invisible
+from toolhub import egress, invisible, media
 from toolhub.wire.json_size import MAX_VALUES, has_too_many_values
 
 MAX_EXCERPT_CHARACTERS = 500

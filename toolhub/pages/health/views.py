@@ -10,6 +10,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
+from audit.bodies import whole
 from catalog.models import Tool
 from catalog.policy import loader
 from toolhub.pages.health import finding_texts
@@ -44,6 +45,7 @@ def health(request: HttpRequest) -> HttpResponse:
         sample=sample,
         number=len(sample.attempts),
         most=MAX_CALLS,
+        whole_bodies=whole.measure(),
     )
 
 

@@ -6,6 +6,7 @@ change.
 
 from __future__ import annotations
 
+import json
 from typing import Any, cast
 from uuid import UUID
 
@@ -21,8 +22,13 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from audit import display
 from audit.actions import log
 from audit.actions.model_signals import name_of
+from audit.export import files
+from audit.redaction import redactor
+from audit.redaction.schema_fields import has_marks
+from audit.results import content, tables
 from audit.types import Reason
 from catalog.errors import CatalogError, InvalidArguments, LimitReached, UnknownTool
 from catalog.models import Tool
@@ -31,20 +37,15 @@ from catalog.policy.definitions import LIMIT, Rule
 from catalog.schemas import errors as schema_errors
 from catalog.schemas.errors import SchemaProblem
 from toolhub import invisible
-from toolhub.access.middleware import ADMIN_POLICY
 from toolhub.access.try_permissions import MAY_TRY, MAY_TRY_AS
 from toolhub.pages.access import remedy_changes
 from toolhub.pages.staff import page, staff_page
 from toolhub.pages.try_it import form as try_form
-from toolhub.pages.try_it import results
 from toolhub.pages.try_it.form import Form, Question, Rejection
 from toolhub.pages.try_it.remote import TryOwners
 from toolhub.pages.try_it.run import Run, TryRequest, TryRuns
 from toolhub.parts import parts
 from toolhub.wire.errors import McpError
-
-POLICY = f"{ADMIN_POLICY}; media-src 'self'"
-"""The admin's policy plus sound, which comes from an address of this site."""
 
 
 @staff_page("catalog.view_tool", MAY_TRY)
@@ -108,15 +109,10 @@ def try_part(request: HttpRequest, pk: int, run: UUID, number: int) -> HttpRespo
     """Serve a picture, sound or file of the result; only verified bytes get a picture or sound media type."""
     state = _state(request, pk, run)
     try:
-        raw, kind = results.decode_body(state["result"]["content"][number])
+        raw, kind = content.decode_body(state["result"]["content"][number])
     except (LookupError, TypeError):
         raise Http404 from None
-    response = HttpResponse(raw, content_type=kind or "application/octet-stream")
-    response["Content-Security-Policy"] = "default-src 'none'; sandbox"
-    response["Cache-Control"] = "private, max-age=600"
-    if not kind:
-        response["Content-Disposition"] = f'attachment; filename="result-{number}"'
-    return response
+    return files.part(raw, kind, f"result-{number}")
 
 
 def _run(request: HttpRequest, tool: Tool, form: Form) -> HttpResponse:
@@ -269,18 +265,24 @@ def _page_state(
 def _context(
     request: HttpRequest, state: dict[str, Any], questions: dict[str, Question] | None = None
 ) -> dict[str, Any]:
-    result = state["result"]
+    result, schema = state["result"], None
     if result:
         schema = Tool.objects.filter(pk=state["tool_id"]).values_list("output_schema", flat=True).first()
-        result = results.hide_marked(result, schema)
+        result = _hide_marked(result, schema)
     error = state["error"]
+    has_structured = bool(result) and "structured" in result
+
+    def address(number: int) -> str:
+        return reverse("pages:try-part", args=[state["tool_id"], state["id"], number])
+
     return {
         "run": state,
         "pk": state["tool_id"],
         "result": result,
-        "parts": results.parts(result["content"]) if result else [],
-        "more": max(0, len(result["content"]) - results.MAX_PARTS) if result else 0,
-        "structured": results.format_json(result["structured"]) if result and "structured" in result else "",
+        "parts": content.parts(result["content"], address) if result else [],
+        "more": max(0, len(result["content"]) - content.MAX_PARTS) if result else 0,
+        "view": tables.describe({"structuredContent": result["structured"]}, schema) if has_structured else None,
+        "structured": display.body(json.dumps(result["structured"], ensure_ascii=False)) if has_structured else None,
         "error": error and {"kind": error["kind"], "text": invisible.show(_error_text(error))},
         "log": [(level, invisible.show(text)) for level, text in state["log"]],
         "questions": [
@@ -289,6 +291,18 @@ def _context(
         ],
         "record": _call_link(request, UUID(state["id"]), own=state["own"]),
     }
+
+
+def _hide_marked(result: dict[str, Any], schema: Any) -> dict[str, Any]:
+    """Return a result without the secrets that the output schema of its tool marks: the page shows what the log keeps.
+
+    Where the schema marks none, nothing is hidden.
+    """
+    if not isinstance(schema, dict) or not has_marks(schema):
+        return result
+    logged = {"structuredContent" if name == "structured" else name: value for name, value in result.items()}
+    shown: dict[str, Any] = redactor.result_redactor(schema).value(logged)
+    return {"structured" if name == "structuredContent" else name: value for name, value in shown.items()}
 
 
 def _error_text(error: dict[str, str]) -> str:
@@ -321,6 +335,4 @@ def _page(
     if state is not None:
         context |= {**_context(request, state), "state_url": reverse("pages:try-state", args=[tool.pk, state["id"]])}
     title = _("Try %(tool)s") % {"tool": tool.name}
-    response = page(request, "admin/pages/try.html", title, **context)
-    response["Content-Security-Policy"] = POLICY
-    return response
+    return page(request, "admin/pages/try.html", title, **context)

@@ -7,13 +7,18 @@ is shown: one that the schema does not name keeps its own name.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from audit import display
 from toolhub import invisible
 
 MAX_ROWS, MAX_COLUMNS, MAX_FACTS = 100, 20, 60
+MAX_BYTES = 100_000
+"""Maximum bytes of all facts and tables of one result in a page."""
+_CELL_BYTES = 60
+"""Bytes of the markup around a fact or cell, about."""
 MAX_CELL_CHARACTERS = 300
 MAX_REFERENCES = 20
 
@@ -39,18 +44,54 @@ class Table:
 class View:
     facts: list[Fact] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
+    left_out: int = 0
+    """Facts beyond the bounds."""
 
 
-def describe(logged_result: str, definition: str) -> View | None:
-    """Return the structured content of a logged result by the output schema of a logged definition, both JSON texts.
+def describe(result: Any, schema: Any = None, max_bytes: int = MAX_BYTES) -> View | None:
+    """Return the structured content of a result by the output schema of its tool, where that is known.
 
-    None where there is nothing to show: no structured content or schema, or a text that was cut off.
+    The view takes about `max_bytes` in a page. None where there is nothing to show: no structured content.
     """
-    result, tool = _parse(logged_result), _parse(definition)
-    if not isinstance(result, Mapping) or not isinstance(tool, Mapping) or "structuredContent" not in result:
+    if not isinstance(result, Mapping) or "structuredContent" not in result:
         return None
-    schema = tool.get("outputSchema")
-    return _view(result["structuredContent"], _Schema(schema, schema)) if isinstance(schema, Mapping) else None
+    view = _view(result["structuredContent"], _Schema(schema, schema if isinstance(schema, Mapping) else {}))
+    _trim(view, max_bytes)
+    return view
+
+
+def _trim(view: View, room: int) -> None:
+    """Leave out the facts and rows that do not fit into `room` bytes of the page."""
+    for place, fact in enumerate(view.facts):
+        room -= _count_bytes((fact.label, fact.value, fact.help))
+        if room < 0:
+            view.left_out += len(view.facts) - place
+            del view.facts[place:]
+            break
+    for table in view.tables:
+        room -= _count_bytes((table.title, *table.columns))
+        if room < 0:
+            table.left_out += len(table.columns) + len(table.rows)
+            table.columns, table.rows = [], []
+        for place, row in enumerate(table.rows):
+            room -= _count_bytes(row)
+            if room < 0:
+                table.left_out += len(table.rows) - place
+                del table.rows[place:]
+                break
+
+
+def _count_bytes(texts: Iterable[str]) -> int:
+    return sum(display.count_page_bytes(text) + _CELL_BYTES for text in texts)
+
+
+def output_schema(definition: str) -> Any:
+    """Return the output schema of a logged definition, a JSON text; None where it has none."""
+    try:
+        tool = json.loads(definition)
+    except (ValueError, RecursionError):
+        return None
+    return tool.get("outputSchema") if isinstance(tool, Mapping) else None
 
 
 class _Schema:
@@ -88,7 +129,9 @@ class _Schema:
 def _view(value: Any, schema: _Schema) -> View:
     view = View()
     if isinstance(value, Mapping):
-        for name in schema.order(value)[:MAX_FACTS]:
+        names = schema.order(value)
+        view.left_out = max(0, len(names) - MAX_FACTS)
+        for name in names[:MAX_FACTS]:
             member = schema.member(name)
             label = member.text("title") or invisible.show(name[:MAX_CELL_CHARACTERS])
             if _is_rows(value[name]):
@@ -127,7 +170,10 @@ def _cell(value: Any) -> str:
 
 
 def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    try:
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return "..."
 
 
 def _find(root: Mapping[str, Any], reference: str) -> Any:
@@ -142,10 +188,3 @@ def _find(root: Mapping[str, Any], reference: str) -> Any:
 def _steps(reference: str) -> Iterator[str]:
     for step in reference.removeprefix("#/").split("/"):
         yield step.replace("~1", "/").replace("~0", "~")
-
-
-def _parse(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +10,15 @@ from asgiref.sync import sync_to_async
 from django.contrib.auth.models import User
 from django.test import Client
 
+from audit.results.tables import MAX_CELL_CHARACTERS, MAX_COLUMNS, MAX_ROWS, Fact, View, describe, output_schema
 from catalog.examples import catalogue
 from catalog.models import Tool
 from tests.catalog import pipeline
 from tests.catalog.pipeline import run_in_database
-from toolhub.access.result_view import MAX_CELL_CHARACTERS, MAX_COLUMNS, MAX_ROWS, Fact, View, describe
 
 
-def view(value: Any, schema: Any) -> View:
-    found = describe(json.dumps({"content": [], "structuredContent": value}), json.dumps({"outputSchema": schema}))
+def view(value: Any, schema: Any, max_bytes: int = 10_000_000) -> View:
+    found = describe({"content": [], "structuredContent": value}, schema, max_bytes)
     assert found is not None
     return found
 
@@ -27,21 +26,23 @@ def view(value: Any, schema: Any) -> View:
 # --- refusals --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("result", "definition"),
-    [
-        ("", "{}"),
-        ('{"structuredContent": {"a": 1}', '{"outputSchema": {}}'),  # cut off
-        ('{"content": []}', '{"outputSchema": {}}'),
-        ('{"structuredContent": 1}', "{}"),
-        ('{"structuredContent": 1}', '{"outputSchema": true}'),
-        ("[1]", '{"outputSchema": {}}'),
-        ("pruned:sha256:" + "0" * 64, '{"outputSchema": {}}'),
-        ("[" * 100_000, "{}"),
-    ],
-)
-def test_without_structured_content_or_a_schema_there_is_no_view(result: str, definition: str) -> None:
-    assert describe(result, definition) is None
+@pytest.mark.parametrize("result", [None, {"content": []}, [1], "text"])
+def test_without_structured_content_there_is_no_view(result: Any) -> None:
+    assert describe(result, {"type": "object"}) is None
+
+
+@pytest.mark.parametrize("definition", ["", "[1]", "{}", '{"outputSchema": {}', "[" * 100_000])
+def test_a_definition_without_a_readable_schema_has_none(definition: str) -> None:
+    assert output_schema(definition) is None
+
+
+def test_a_page_gets_no_more_bytes_than_it_asked_for() -> None:
+    rows = [{"a": "\u202e" * 100}] * 50
+    found = view({f"fact {number}": "<" * 300 for number in range(50)} | {"rows": rows}, None, 20_000)
+    shown = sum(len(fact.value) * 4 for fact in found.facts) + sum(len(row[0]) for row in found.tables[0].rows)
+    assert 0 < shown < 20_000
+    assert len(found.facts) + found.left_out == 50 and found.left_out > 0
+    assert found.tables[0].left_out >= 50 and not found.tables[0].rows
 
 
 @pytest.mark.parametrize(
@@ -52,6 +53,8 @@ def test_without_structured_content_or_a_schema_there_is_no_view(result: str, de
         {"$ref": "https://example.com/schema"},
         {"properties": [], "items": 3, "title": 4, "description": None},
         {"properties": {"a": "text"}},
+        None,
+        True,
     ],
 )
 def test_a_schema_that_helps_nothing_loses_nothing(schema: Any) -> None:
@@ -117,12 +120,12 @@ async def test_the_page_of_a_call_shows_its_result_by_the_schema_that_the_tool_h
         return client.get(f"/calls/{logged.pk}/").content.decode()
 
     page = await sync_to_async(visit)()
-    assert '<th scope="col">Product</th>' in page and "<td>chair</td>" in page and "The whole result" in page
-    assert page.index("<td>lamp</td>") < page.index("The whole result")
+    assert '<th scope="col">Product</th>' in page and '<td dir="auto">chair</td>' in page and "The whole result" in page
+    assert page.index('<td dir="auto">lamp</td>') < page.index("The whole result")
     await run_in_database(lambda: Tool.objects.update(output_schema=None))
     await run_in_database(lambda: Tool.history.update(output_schema=None))
     page = await sync_to_async(visit)()
-    assert "<td>chair</td>" not in page and "chair" in page
+    assert '<th scope="col">product</th>' in page and '<td dir="auto">chair</td>' in page
 
 
 def publish(alice: User) -> None:

@@ -1,0 +1,1 @@
+"""Logged results as a page shows them: what is kept, content by its kind, structured values as facts and tables."""

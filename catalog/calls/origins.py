@@ -1,0 +1,91 @@
+"""Rows that a logged call names by their ids: the grant or limit that decided, and the item. For the page of a call."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Model
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from audit import local_time
+from audit.hooks import Related
+from audit.models import Call
+from audit.types import Reason
+from catalog.calls import call_log
+from catalog.models import Grant, Limit, Prompt, Resource, Tool
+from catalog.policy import messages
+from catalog.policy.definitions import GRANT, LIMIT, LIMIT_REACHED
+
+_RULES: dict[str, type[Grant | Limit]] = {GRANT: Grant, LIMIT: Limit, LIMIT_REACHED: Limit}
+_ITEMS: dict[str, tuple[type[Tool | Prompt | Resource], Any]] = {
+    call_log.TOOL: (Tool, gettext_lazy("Tool")),
+    call_log.PROMPT: (Prompt, gettext_lazy("Prompt")),
+    call_log.RESOURCE: (Resource, gettext_lazy("Resource")),
+}
+MAX_ID = 2**63 - 1
+
+
+def find_related(call: Call, viewer: Any) -> list[Related]:
+    """Return the rule and the item of a call, as far as this viewer may view them."""
+    found = [
+        _describe_rule(Reason.read(text), call.started_at, viewer) for text in (call.rule_reason, call.detail_reason)
+    ]
+    return [*filter(None, found), *_describe_item(call, viewer)]
+
+
+def _describe_rule(reason: Reason | None, at: datetime, viewer: Any) -> Related | None:
+    """Return the grant or limit: who made it and when, its note, whether it changed since, or who deleted it."""
+    model = _RULES.get(reason.code) if reason is not None else None
+    number = reason.params.get("number") if reason is not None else None
+    if model is None or type(number) is not int or not 0 < number <= MAX_ID or not _may_view(viewer, model):
+        return None
+    row: Any = model.objects.filter(pk=number).first()
+    versions = model.history.filter(id=number).select_related("history_user").order_by("history_date", "history_id")
+    title = _("Grant") if model is Grant else _("Rate limit")
+    first, last = versions.first(), versions.last()
+    details = []
+    if first is not None and first.history_type == "+":
+        details.append(_by(_("Created %(at)s by %(name)s."), _("Created %(at)s."), first))
+    if row is None:
+        if last is not None and last.history_type == "-":
+            details.append(_by(_("Deleted %(at)s by %(name)s."), _("Deleted %(at)s."), last))
+        details.append(_("It no longer exists."))
+        links = []
+        if viewer.has_perm("audit.view_action"):
+            kind = "grant" if model is Grant else "limit"
+            links.append((_("Admin activity"), f"{reverse('admin:audit_action_changelist')}?kind={kind}&verb=deleted"))
+        return Related(title, f"{number}", "", details, links)
+    if last is not None and last.history_date > at:
+        details.append(_("Changed since this call. Its history has the earlier version."))
+    if note := getattr(row, "note", ""):
+        details.append(_("Note: %(note)s") % {"note": note})
+    history = (_("History"), reverse(f"admin:catalog_{model._meta.model_name}_history", args=[row.pk]))
+    return Related(title, messages.name_row(row), _url(row), details, [history])
+
+
+def _describe_item(call: Call, viewer: Any) -> list[Related]:
+    model, title = _ITEMS.get(call.method, (None, ""))
+    if model is None or call.target_id is None or not _may_view(viewer, model):
+        return []
+    row = model.objects.filter(pk=call.target_id).first()
+    if row is None:
+        return [Related(str(title), f"{call.target_id}", "", [_("It no longer exists.")])]
+    return [Related(str(title), str(row), _url(row))]
+
+
+def _by(with_name: str, without: str, version: Any) -> str:
+    at = local_time.format_time_with_zone(version.history_date, "minutes")
+    user = version.history_user
+    return with_name % {"at": at, "name": user.get_username()} if user is not None else without % {"at": at}
+
+
+def _may_view(viewer: Any, model: type[Model]) -> bool:
+    name = model._meta.model_name
+    return bool(viewer.has_perm(f"catalog.view_{name}") or viewer.has_perm(f"catalog.change_{name}"))
+
+
+def _url(row: Any) -> str:
+    return reverse(f"admin:catalog_{row._meta.model_name}_change", args=[row.pk])
