@@ -10,6 +10,7 @@ from django.db import transaction
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
@@ -41,7 +42,10 @@ from catalog.models import Grant, Limit, Prompt, Resource, StoredResult, Task, T
 from catalog.openapi.admin import ImportedDocumentAdmin as ImportedDocumentAdmin
 from catalog.policy import messages as policy_messages
 from catalog.policy import visibility
+from toolhub.invisible import show
 
+MAX_FIRST_TOOLS = 20
+"""Maximum number of tools that the form of a toolset lists; its page has all of them."""
 MAX_SUGGESTED = 4
 """Maximum number of suggestions in messages after a save; the editor shows all of them."""
 
@@ -188,6 +192,10 @@ class ToolAdmin(EditorAdmin, QuarantineAdmin, CatalogueItemAdmin):
     def find_suggestions(self, row: Tool) -> list[Suggestion]:
         return preview.find_suggestions(row)
 
+    def autocomplete_label(self, row: Tool) -> str:
+        """Return the tool as pickers show it: its name, and what to know before somebody gets it."""
+        return policy_messages.name_with_marks(row)
+
     @admin.display(description=_("tool type"), ordering="runner")
     def runner_title(self, row: Tool) -> str:
         return kind_name(row.runner)
@@ -209,6 +217,7 @@ class ResourceAdmin(QuarantineAdmin, CatalogueItemAdmin):
     form = ResourceForm
     list_filter = ("enabled", QuarantineFilter, "toolsets")
     list_display = ("__str__", "name", "mime_type", "toolset_names", "status", "position")
+    rank_field = "uri"
     search_fields = ("name", "uri", "uri_template", "title", "description")
     search_help_text = _("Name, address, title or description")
     fieldsets = (
@@ -248,6 +257,23 @@ class ToolsetAdmin(HistoryAdmin):
     ordering = ("name",)
     search_fields = ("name", "description")
     inlines = (GrantInline, LimitInline)
+    change_form_outer_before_template = "admin/catalog/toolset_links.html"
+
+    def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **options: Any) -> Any:
+        """Add the first tools above the form, with a link to all of them."""
+        row = options.get("obj")
+        if row is not None and request.user.has_perm("catalog.view_tool"):
+            tools = list(row.tools.order_by("name")[:MAX_FIRST_TOOLS])
+            context["first_tools"] = [
+                (
+                    show(tool.name),
+                    reverse("admin:catalog_tool_change", args=[tool.pk]),
+                    policy_messages.list_marks(tool),
+                )
+                for tool in tools
+            ]
+            context["more_tools"] = row.tools.count() - len(tools)
+        return super().render_change_form(request, context, *args, **options)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         found: QuerySet[Any] = super().get_queryset(request).annotate(tool_count=Count("tools"))
