@@ -98,6 +98,11 @@ MATRIX = needs("catalog.view_grant", "catalog.view_toolset", "auth.view_group")
 GRANTS = ("catalog.add_grant", "catalog.change_grant", "catalog.delete_grant")
 CONNECTIONS = needs("access.view_connections")
 BACKUPS = needs("pages.manage_backups")
+GIVES = needs(
+    *("catalog.add_grant", "catalog.view_grant", "catalog.view_tool"),
+    *("catalog.view_toolset", "auth.view_user", "auth.view_group"),
+)
+MEMBERS = ("auth.view_group", "auth.view_user")
 CHOOSES = ("catalog.view_tool", "catalog.view_toolset", "auth.view_user", "auth.view_group")
 
 RULES: tuple[Rule, ...] = (
@@ -316,6 +321,36 @@ RULES: tuple[Rule, ...] = (
         "admin/access/tool/<int:pk>/",
         needs("auth.view_user", "catalog.view_tool", "catalog.view_grant"),
         at="admin/access/tool/{tool}/",
+    ),
+    Rule(
+        "admin/access/toolset/<int:pk>/",
+        needs("catalog.view_toolset", "catalog.view_tool"),
+        at="admin/access/toolset/{catalog_toolset}/",
+    ),
+    Rule(
+        "admin/access/toolset/<int:pk>/pick/",
+        needs("catalog.view_toolset", "catalog.view_tool", "catalog.change_tool"),
+        at="admin/access/toolset/{catalog_toolset}/pick/",
+    ),
+    Rule("admin/access/group/<int:pk>/", needs(*MEMBERS), at="admin/access/group/{auth_group}/"),
+    Rule(
+        "admin/access/group/<int:pk>/pick/",
+        needs(*MEMBERS, "auth.change_user"),
+        at="admin/access/group/{auth_group}/pick/",
+    ),
+    Rule(
+        "admin/access/group/<int:pk>/members/",
+        needs(*MEMBERS, "auth.change_user"),
+        "POST",
+        at="admin/access/group/{auth_group}/members/",
+    ),
+    Rule("admin/access/give/", GIVES, "GET POST"),
+    Rule("admin/access/give/pick/", GIVES),
+    Rule(
+        "admin/access/grant/<int:pk>/revoke/",
+        needs("catalog.view_grant", "catalog.change_grant", "catalog.delete_grant"),
+        "GET POST",
+        at="admin/access/grant/{catalog_grant}/revoke/",
     ),
     Rule("admin/access/matrix/", MATRIX),
     Rule("admin/access/matrix/<int:toolset>/<int:group>/", MATRIX, at="admin/access/matrix/{catalog_toolset}/0/"),

@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.html import format_html_join
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
@@ -41,11 +41,15 @@ from catalog.advice.suggestions import Suggestion
 from catalog.models import Grant, Limit, Prompt, Resource, StoredResult, Task, Tool, Toolset
 from catalog.openapi.admin import ImportedDocumentAdmin as ImportedDocumentAdmin
 from catalog.policy import messages as policy_messages
-from catalog.policy import visibility
+from catalog.policy import snapshot, visibility
+from catalog.policy.definitions import GrantRule
+from catalog.policy.redundancy import Redundancy
 from toolhub.invisible import show
 
 MAX_FIRST_TOOLS = 20
 """Maximum number of tools that the form of a toolset lists; its page has all of them."""
+MAX_REDUNDANT = 1_000
+"""Maximum number of grants that the filter finds; revoking them brings the others."""
 MAX_SUGGESTED = 4
 """Maximum number of suggestions in messages after a save; the editor shows all of them."""
 
@@ -305,12 +309,28 @@ class GrantStateFilter(admin.SimpleListFilter):
         return queryset
 
 
+class RedundancyFilter(admin.SimpleListFilter):
+    """A filter for the grants that another one covers: without them, no one's access changes."""
+
+    title = _("need")
+    parameter_name = "redundant"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [("yes", _("covered by another grant"))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        if self.value() != "yes":
+            return queryset
+        covered = sorted(Redundancy(snapshot.latest()).find_all())[:MAX_REDUNDANT]
+        return queryset.filter(pk__in=covered).exclude(ends__lte=timezone.now())
+
+
 @admin.register(Grant)
 class GrantAdmin(HistoryAdmin):
     form = GrantForm
     list_display = ("number", "kind", "target_name", "subject_name", "starts", "ends", "state", "note")
     list_display_links = ("number", "target_name")
-    list_filter = (GrantStateFilter, "effect", "everyone", "toolset", "group", "starts", "ends")
+    list_filter = (GrantStateFilter, RedundancyFilter, "effect", "everyone", "toolset", "group", "starts", "ends")
     list_before_template = "admin/catalog/grant_links.html"
     list_select_related = ("tool", "toolset", "resource", "prompt", "user", "group")
     list_per_page = 18
@@ -337,6 +357,30 @@ class GrantAdmin(HistoryAdmin):
     )
     def kind(self, row: Grant) -> tuple[str, str]:
         return row.effect, row.get_effect_display()
+
+    def get_list_display(self, request: HttpRequest) -> tuple[Any, ...]:
+        rules: dict[int, GrantRule] = {}
+        asked: list[Redundancy] = []
+        may_revoke = request.user.has_perms(("catalog.change_grant", "catalog.delete_grant"))
+
+        @admin.display(description=_("need"))
+        def need(row: Grant) -> str:
+            if not asked:  # once for all rows
+                catalogue = snapshot.latest()
+                asked.append(Redundancy(catalogue))
+                rules.update({rule.id: rule for rule in catalogue.grants})
+            rule = rules.get(row.pk)
+            over = row.ends is not None and row.ends <= timezone.now()
+            cover = asked[0].find_cover(rule) if rule is not None and not over else None
+            if cover is None:
+                return "-"
+            text = gettext("covered by grant %(number)s") % {"number": cover.id}
+            if not may_revoke:
+                return text
+            address = reverse("pages:revoke", args=[row.pk])
+            return format_html('{} <a class="underline" href="{}">{}</a>', text, address, gettext("Revoke"))
+
+        return (*self.list_display[:-1], need, self.list_display[-1])
 
     @admin.display(description=_("applies to"))
     def target_name(self, row: Grant) -> str:

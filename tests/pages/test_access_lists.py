@@ -89,6 +89,23 @@ def test_a_grant_that_another_one_covers_is_pointed_out(
     assert "covered" not in "".join(read_lines(browser, f"/admin/access/tool/{feed.pk}/"))
 
 
+def test_the_list_of_grants_finds_those_that_are_covered(
+    browser: Client, alice: User, feed: Tool, pets: Toolset
+) -> None:
+    wide = factories.grant(None, pets)
+    narrow = factories.grant(alice, feed)
+    over = factories.grant(alice, feed, ends=timezone.now() - timedelta(days=1))
+    factories.load()
+    page = browser.get("/admin/catalog/grant/", {"redundant": "yes"})
+    assert [row.pk for row in page.context["cl"].result_list] == [narrow.pk], f"{over.pk} is over, nobody needs to act"
+    assert f"covered by grant {wide.pk} <a" in page.content.decode()
+    assert f"/admin/access/grant/{narrow.pk}/revoke/" in page.content.decode()
+    page = browser.get("/admin/catalog/grant/")
+    assert page.context["cl"].result_count == 3 and page.content.decode().count("covered by grant") == 1
+    watcher = make_staff("watcher", "view_grant")
+    assert "/revoke/" not in watcher.get("/admin/catalog/grant/").content.decode()
+
+
 def test_names_are_text_and_invisible_characters_are_shown(browser: Client, pets: Toolset) -> None:
     group = factories.make_group("<b>x</b>\u202eevil")
     factories.grant(group, pets)
