@@ -344,6 +344,14 @@ RULES: tuple[Rule, ...] = (
         "POST",
         at="admin/access/group/{auth_group}/members/",
     ),
+    Rule("admin/imports/", needs("catalog.view_tool")),
+    Rule("admin/imports/<int:pk>/", needs("catalog.view_tool"), at="admin/imports/{batch}/"),
+    Rule(
+        "admin/imports/<int:pk>/undo/",
+        needs("catalog.view_tool", "catalog.delete_tool"),
+        "POST",
+        at="admin/imports/{batch}/undo/",
+    ),
     Rule("admin/access/give/", GIVES, "GET POST"),
     Rule("admin/access/give/pick/", GIVES),
     Rule(
@@ -555,7 +563,7 @@ def create_address_values(owner: User) -> dict[str, Any]:
     from django.utils import timezone
 
     from audit.models import Action, Checkpoint, SavedView, Verification
-    from catalog.models import ImportedDocument, Secret, StoredResult, Task, ToolTest, Upstream
+    from catalog.models import ImportBatch, ImportedDocument, Secret, StoredResult, Task, ToolTest, Upstream
     from tests import factories
     from tests.audit import rows
     from toolhub.access.models import AccessToken
@@ -623,8 +631,10 @@ def create_address_values(owner: User) -> dict[str, Any]:
         "audit.checkpoint": Checkpoint.objects.first(),
         "audit.verification": Verification.objects.first(),
     }
+    batch = ImportBatch.objects.create(kind=ImportBatch.Source.FILE, source="census.yaml", made_by="root", number=1)
     return collect_address_values(models) | {
-        "view": SavedView.objects.create(owner=owner, name="census", filters="{}").pk
+        "batch": batch.pk,
+        "view": SavedView.objects.create(owner=owner, name="census", filters="{}").pk,
     }
 
 

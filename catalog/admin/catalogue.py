@@ -18,6 +18,7 @@ from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 from unfold.decorators import display
 
+from audit import local_time
 from audit.admin_base import ModelAdmin
 from catalog import signals
 from catalog.admin.editor import preview
@@ -34,11 +35,11 @@ from catalog.admin.inlines import (
 from catalog.admin.quarantine import QuarantineAdmin, QuarantineFilter
 from catalog.admin.secrets import SecretAdmin as SecretAdmin
 from catalog.admin.tool_tests import ToolTestAdmin as ToolTestAdmin
-from catalog.admin.toolset_members import ToolsetActions
+from catalog.admin.toolset_members import MAX_KEY_DIGITS, ToolsetActions
 from catalog.admin.upstreams import UpstreamAdmin as UpstreamAdmin
 from catalog.advice.prompts import check_prompt
 from catalog.advice.suggestions import Suggestion
-from catalog.models import Grant, Limit, Prompt, Resource, StoredResult, Task, Tool, Toolset
+from catalog.models import Grant, ImportBatch, ImportedItem, Limit, Prompt, Resource, StoredResult, Task, Tool, Toolset
 from catalog.openapi.admin import ImportedDocumentAdmin as ImportedDocumentAdmin
 from catalog.policy import messages as policy_messages
 from catalog.policy import snapshot, visibility
@@ -46,6 +47,8 @@ from catalog.policy.definitions import GrantRule
 from catalog.policy.redundancy import Redundancy
 from toolhub.invisible import show
 
+MAX_BATCHES = 20
+"""Maximum number of imports that a filter lists."""
 MAX_FIRST_TOOLS = 20
 """Maximum number of tools that the form of a toolset lists; its page has all of them."""
 MAX_REDUNDANT = 1_000
@@ -54,13 +57,43 @@ MAX_SUGGESTED = 4
 """Maximum number of suggestions in messages after a save; the editor shows all of them."""
 
 
+class BatchFilter(admin.SimpleListFilter):
+    """A filter for the items that one import made: the latest imports, and the chosen one."""
+
+    title = _("import")
+    parameter_name = "batch"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        kind = str(model_admin.model._meta.model_name)
+        with_items = ImportedItem.objects.filter(**{f"{kind}__isnull": False}).values("batch")
+        batches = ImportBatch.objects.filter(pk__in=with_items).order_by("-pk")
+        found = list(batches[:MAX_BATCHES])
+        chosen = request.GET.get(self.parameter_name, "")
+        if _is_key(chosen) and all(batch.pk != int(chosen) for batch in found):
+            found += batches.filter(pk=int(chosen))
+        return [
+            (str(batch.pk), f"{local_time.format_time(batch.made_at, 'minutes')}, {show(batch.source)}")
+            for batch in found
+        ]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        chosen = self.value()
+        if not chosen:
+            return queryset
+        return queryset.filter(imported__batch=int(chosen)) if _is_key(chosen) else queryset.none()
+
+
+def _is_key(text: str) -> bool:
+    return text.isdecimal() and text.isascii() and len(text) < MAX_KEY_DIGITS
+
+
 class CatalogueItemAdmin(ToolsetActions, HistoryAdmin):
     """The common admin page of tools, resources and prompts."""
 
     inlines: ClassVar[tuple[Any, ...]] = (GrantInline,)
     autocomplete_fields = ("toolsets",)
     readonly_fields: ClassVar[tuple[str, ...]] = ("audience", "suggestions")
-    list_filter: ClassVar[tuple[Any, ...]] = ("enabled", "toolsets")
+    list_filter: ClassVar[tuple[Any, ...]] = ("enabled", "toolsets", BatchFilter)
     actions = ("switch_on", "switch_off", "add_to_toolset", "remove_from_toolset")
     warn_unsaved_form = True
     compressed_fields = True
@@ -153,7 +186,16 @@ class ToolAdmin(EditorAdmin, QuarantineAdmin, CatalogueItemAdmin):
     inlines = (ToolGrantInline, ToolLimitInline)
     warn_unsaved_form = False  # the editor's own script warns, and detects real changes
     list_display = ("name", "title", "runner_title", "toolset_names", "effect", "status", "position")
-    list_filter = ("enabled", QuarantineFilter, "toolsets", RunnerFilter, "read_only", "destructive", "task_support")
+    list_filter = (
+        "enabled",
+        QuarantineFilter,
+        "toolsets",
+        BatchFilter,
+        RunnerFilter,
+        "read_only",
+        "destructive",
+        "task_support",
+    )
     readonly_fields = ("audience", "quarantine")
     search_fields = ("name", "title", "description")
     search_help_text = _("Name, title or description")
@@ -219,7 +261,7 @@ class ToolAdmin(EditorAdmin, QuarantineAdmin, CatalogueItemAdmin):
 @admin.register(Resource)
 class ResourceAdmin(QuarantineAdmin, CatalogueItemAdmin):
     form = ResourceForm
-    list_filter = ("enabled", QuarantineFilter, "toolsets")
+    list_filter = ("enabled", QuarantineFilter, "toolsets", BatchFilter)
     list_display = ("__str__", "name", "mime_type", "toolset_names", "status", "position")
     rank_field = "uri"
     search_fields = ("name", "uri", "uri_template", "title", "description")
@@ -238,7 +280,7 @@ class ResourceAdmin(QuarantineAdmin, CatalogueItemAdmin):
 @admin.register(Prompt)
 class PromptAdmin(QuarantineAdmin, CatalogueItemAdmin):
     form = PromptForm
-    list_filter = ("enabled", QuarantineFilter, "toolsets")
+    list_filter = ("enabled", QuarantineFilter, "toolsets", BatchFilter)
     readonly_fields = ("audience", "suggestions", "quarantine")
     list_display = ("name", "title", "toolset_names", "status", "position")
     search_fields = ("name", "title", "description")

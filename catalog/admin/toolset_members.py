@@ -26,6 +26,7 @@ from catalog.policy import large_changes, visibility
 MAX_ITEMS = 1_000
 """Maximum items of one change."""
 MAX_LISTED_NAMES = 20
+MAX_KEY_DIGITS = 18
 
 
 class ToolsetChoiceForm(forms.Form):
@@ -137,10 +138,13 @@ class ToolsetActions(admin.ModelAdmin):  # type: ignore[type-arg]
 
 
 def _find_way_back(request: HttpRequest, toolset: Toolset) -> HttpResponse | None:
-    """Return the way to the page of the toolset, for those who came from there; None is the way to the list."""
-    if request.POST.get("back") != "toolset" or toolset._state.adding:
-        return None
-    return redirect("pages:access-toolset", toolset.pk)
+    """Return the way to the page of the toolset or import that this began on; None is the way to the list."""
+    place, _colon, number = request.POST.get("back", "").partition(":")
+    if place == "toolset" and not toolset._state.adding:
+        return redirect("pages:access-toolset", toolset.pk)
+    if place == "import" and number.isdecimal() and len(number) < MAX_KEY_DIGITS:
+        return redirect("pages:import", int(number))
+    return None
 
 
 def _identify(toolset: Toolset) -> str:

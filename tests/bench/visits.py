@@ -80,6 +80,8 @@ MORE: tuple[tuple[str, str], ...] = (
     (ROOT, "admin/access/give/pick/?kind=what&q=invoice"),
     (ROOT, "admin/access/give/pick/?kind=who&q=seed"),
     (ROOT, "admin/catalog/grant/?redundant=yes"),
+    (ROOT, "admin/catalog/tool/?batch={batch}"),
+    (ROOT, "admin/imports/?p=2"),
     (ROOT, "admin/access/matrix/?tp=2&gp=2"),
     (ROOT, "admin/access/matrix/?toolset=set&group=team"),
     (ROOT, "admin/access/matrix/{toolset}/{auth_group}/"),
@@ -156,6 +158,7 @@ def find_heaviest(owner: Any, call: Any) -> dict[str, Any]:
     from audit.models import Action, Checkpoint, SavedView, Verification
     from catalog.models import (
         Grant,
+        ImportBatch,
         ImportedDocument,
         Limit,
         Prompt,
@@ -206,5 +209,6 @@ def find_heaviest(owner: Any, call: Any) -> dict[str, Any]:
     view = SavedView.objects.filter(owner=owner).first()
     return census.collect_address_values(models) | {
         "username": owner.get_username(),
+        "batch": ImportBatch.objects.get(source="batch0.yaml").pk,
         "view": view.pk if view is not None else 1,
     }

@@ -37,6 +37,7 @@ GROUPS: tuple[tuple[Any, tuple[tuple[str, str], ...], tuple[tuple[str, str, Any,
                 gettext_lazy("Needs review"),
                 ("catalog.review_tool",),
             ),
+            ("pages:imports", "input", gettext_lazy("Imports"), ("catalog.view_tool",)),
             (
                 "pages:matrix",
                 "grid_on",

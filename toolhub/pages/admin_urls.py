@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, path
 
 from toolhub.pages import backups, examples, jobs, next_steps, review, sessions, view_as
-from toolhub.pages.access import bulk, give_form, group, matrix, remedy_changes, revocation, tool, toolset
+from toolhub.pages.access import bulk, give_form, group, imports, matrix, remedy_changes, revocation, tool, toolset
 from toolhub.pages.health import views
 from toolhub.pages.tool_tests import views as test_views
 from toolhub.pages.try_it import views as try_it_views
@@ -35,6 +35,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("access/change/", bulk.bulk, name="bulk"),
     path("access/remedy/", remedy_changes.remedy, name="remedy"),
     path("access/pick/", bulk.pick, name="pick"),
+    path("imports/", imports.imports, name="imports"),
+    path("imports/<int:pk>/", imports.import_batch, name="import"),
+    path("imports/<int:pk>/undo/", imports.undo_import, name="import-undo"),
     path("review/", review.review, name="review"),
     path("view-as/", view_as.view_as, name="view-as"),
     path("examples/grant/", examples.grant_examples, name="grant-examples"),
