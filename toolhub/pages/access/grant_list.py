@@ -46,6 +46,7 @@ class GrantLine:
     grant: Grant
     sentence: SafeString
     state: str
+    note: str
     given_by: str
     """Who created it; "" when that was a command, or is not known."""
     given_at: datetime | None
@@ -106,7 +107,8 @@ def describe(request: HttpRequest, grants: Sequence[Grant], now: datetime, place
                 grant,
                 build_sentence(request, grant),
                 state,
-                first.history_user.get_username() if first is not None and first.history_user is not None else "",
+                show(grant.note),
+                show(first.history_user.get_username()) if first is not None and first.history_user is not None else "",
                 first.history_date if first is not None else None,
                 reverse("admin:catalog_grant_change", args=[grant.pk]),
                 revoke_address(grant.pk, place) if may_revoke and state != "over" else "",

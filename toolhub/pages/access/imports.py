@@ -46,7 +46,11 @@ REASONS: dict[str, Promise] = {
 def imports(request: HttpRequest) -> HttpResponse:
     pages = Paginator(ImportBatch.objects.order_by("-pk"), IMPORTS_PER_PAGE).get_page(request.GET.get("p"))
     older, newer = adjacent_pages(pages, lambda number: "?" + urlencode({"p": number}))
-    context = {"rows": [(batch, show(batch.source)) for batch in pages], "older": older, "newer": newer}
+    context = {
+        "rows": [(batch, show(batch.source), show(batch.made_by)) for batch in pages],
+        "older": older,
+        "newer": newer,
+    }
     return page(request, "admin/pages/imports.html", _("Imports"), **context)
 
 
@@ -61,6 +65,7 @@ def import_batch(request: HttpRequest, pk: int) -> HttpResponse:
     context = {
         "batch": batch,
         "source": show(batch.source),
+        "by": show(batch.made_by),
         "count": len(states),
         "rows": [_describe(state) for state in states[:MAX_LISTED]],
         "more": max(0, len(states) - MAX_LISTED),
