@@ -20,8 +20,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from catalog.models import Grant
-from catalog.policy import messages, snapshot
-from catalog.policy.definitions import GrantRule
+from catalog.policy import messages
+from catalog.policy.definitions import GrantRule, Snapshot
 from catalog.policy.redundancy import Redundancy
 from toolhub.invisible import show
 from toolhub.pages.access.giving import GIVE_PERMISSIONS, REVOKE_PERMISSIONS
@@ -59,7 +59,7 @@ class GrantLine:
 
 
 def build_context(
-    request: HttpRequest, grants: QuerySet[Grant], address: Callable[..., str], place: str
+    request: HttpRequest, catalogue: Snapshot, grants: QuerySet[Grant], address: Callable[..., str], place: str
 ) -> dict[str, Any]:
     """Return the context of `access_grants.html`: one page of these grants.
 
@@ -75,7 +75,7 @@ def build_context(
     pages = Paginator(ordered, GRANTS_PER_PAGE).get_page(request.GET.get("gp"))
     older, newer = adjacent_pages(pages, lambda number: address(gp=number, ended="1" if ended else ""))
     return {
-        "grant_lines": describe(request, list(pages), now, place),
+        "grant_lines": describe(request, catalogue, list(pages), now, place),
         "grants_count": pages.paginator.count,
         "grants_ended": ended,
         "grants_other": address(ended="" if ended else "1", gp=""),
@@ -86,9 +86,10 @@ def build_context(
     }
 
 
-def describe(request: HttpRequest, grants: Sequence[Grant], now: datetime, place: str = "") -> list[GrantLine]:
+def describe(
+    request: HttpRequest, catalogue: Snapshot, grants: Sequence[Grant], now: datetime, place: str = ""
+) -> list[GrantLine]:
     """Return the lines of these grants, which have their relations selected."""
-    catalogue = snapshot.latest()
     redundancy, rules = Redundancy(catalogue), {rule.id: rule for rule in catalogue.grants}
     made = {
         row.id: row

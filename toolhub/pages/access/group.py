@@ -24,7 +24,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from catalog.models import Grant
 from catalog.policy import rules, snapshot
-from catalog.policy.definitions import Member
+from catalog.policy.definitions import Member, Snapshot
 from catalog.policy.rules import Requester
 from toolhub.access import hooks, privileges
 from toolhub.invisible import show
@@ -85,10 +85,11 @@ def group_access(request: HttpRequest, pk: int) -> HttpResponse:
     }
     if may_view_grants:
         grants = Grant.objects.filter(group=group)
-        context |= grant_list.build_context(request, grants, address, f"group:{pk}")
+        catalogue = snapshot.latest()
+        context |= grant_list.build_context(request, catalogue, grants, address, f"group:{pk}")
         context["give_query"] = urlencode({"who": f"group:{pk}"})
         if request.user.has_perm("catalog.view_tool"):
-            context["tools"] = _find_tools(pk)
+            context["tools"] = _find_tools(catalogue, pk)
     return page(request, "admin/pages/access_group.html", _("Members and access: %s") % show(group.name), **context)
 
 
@@ -151,9 +152,8 @@ def _find_addable(group: Group, query: str) -> list[tuple[int, str]]:
     return [(user.pk, show(f"{user.get_username()} ({user.get_full_name()})".replace(" ()", ""))) for user in found]
 
 
-def _find_tools(pk: int) -> dict[str, Any]:
+def _find_tools(catalogue: Snapshot, pk: int) -> dict[str, Any]:
     """Return the tools that a member sees here and now who is in no other group and has no grant of their own."""
-    catalogue = snapshot.latest()
     member = Member("", is_active=True, group_ids=frozenset([pk]))
     alone = replace(catalogue, members={NOBODY: member})
     tools = rules.decide_all(alone, Requester(NOBODY), time.time(), settings.ENVIRONMENT).tools

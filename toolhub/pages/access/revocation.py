@@ -17,6 +17,7 @@ from django.views.decorators.http import require_http_methods
 from catalog.models import Grant
 from catalog.policy import effects, grant_changes, snapshot
 from catalog.policy import messages as policy_messages
+from catalog.policy.definitions import Snapshot
 from toolhub.invisible import show
 from toolhub.pages.access import grant_list
 from toolhub.pages.access.giving import REVOKE_PERMISSIONS
@@ -39,10 +40,11 @@ def revoke(request: HttpRequest, pk: int) -> HttpResponse:
         else:
             messages.info(request, _("It was over already: %(grant)s.") % {"grant": name})
         return redirect(find_address(place))
-    (line,) = grant_list.describe(request, [grant], timezone.now())
+    catalogue = snapshot.latest()
+    (line,) = grant_list.describe(request, catalogue, [grant], timezone.now())
     context = {
         "line": line,
-        "effect": _find_effect(grant),
+        "effect": _find_effect(catalogue, grant),
         "here": settings.ENVIRONMENT,
         "place": place,
         "back": find_address(place),
@@ -61,8 +63,7 @@ def _end(pk: int) -> bool:
     return True
 
 
-def _find_effect(grant: Grant) -> effects.Effect:
-    catalogue = snapshot.latest()
+def _find_effect(catalogue: Snapshot, grant: Grant) -> effects.Effect:
     rule = next((rule for rule in catalogue.grants if rule.id == grant.pk), None)
     if rule is None:
         return effects.Effect(0, 0)

@@ -97,6 +97,7 @@ def tool_access(request: HttpRequest, pk: int) -> HttpResponse:
         "give_query": urlencode({"what": f"tool:{pk}"}),
         **grant_list.build_context(
             request,
+            catalogue,
             # A subquery for the toolsets: a join would repeat a grant.
             Grant.objects.filter(Q(tool=tool) | Q(toolset__in=tool.toolsets.values("pk"))),
             address,

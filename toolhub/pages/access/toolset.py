@@ -19,7 +19,7 @@ from django.views.decorators.http import require_safe
 
 from catalog.admin.editor.runner_forms import kind_name
 from catalog.models import Grant, Tool, Toolset
-from catalog.policy import messages
+from catalog.policy import messages, snapshot
 from catalog.upstreams.discovery import named_upstream
 from toolhub.invisible import show
 from toolhub.pages.access import grant_list
@@ -71,7 +71,7 @@ def toolset_access(request: HttpRequest, pk: int) -> HttpResponse:
     }
     if may_view_grants:
         grants = Grant.objects.filter(toolset=toolset)
-        context |= grant_list.build_context(request, grants, address, f"toolset:{pk}")
+        context |= grant_list.build_context(request, snapshot.latest(), grants, address, f"toolset:{pk}")
         context["give_query"] = urlencode({"what": f"toolset:{pk}"})
     return page(request, "admin/pages/access_toolset.html", _("Tools and access: %s") % show(toolset.name), **context)
 
