@@ -563,7 +563,16 @@ def create_address_values(owner: User) -> dict[str, Any]:
     from django.utils import timezone
 
     from audit.models import Action, Checkpoint, SavedView, Verification
-    from catalog.models import ImportBatch, ImportedDocument, Secret, StoredResult, Task, ToolTest, Upstream
+    from catalog.models import (
+        ImportBatch,
+        ImportedDocument,
+        ImportedItem,
+        Secret,
+        StoredResult,
+        Task,
+        ToolTest,
+        Upstream,
+    )
     from tests import factories
     from tests.audit import rows
     from toolhub.access.models import AccessToken
@@ -632,6 +641,7 @@ def create_address_values(owner: User) -> dict[str, Any]:
         "audit.verification": Verification.objects.first(),
     }
     batch = ImportBatch.objects.create(kind=ImportBatch.Source.FILE, source="census.yaml", made_by="root", number=1)
+    ImportedItem.objects.create(batch=batch, tool=tool, digest="of an earlier state, so that an undo leaves it")
     return collect_address_values(models) | {
         "batch": batch.pk,
         "view": SavedView.objects.create(owner=owner, name="census", filters="{}").pk,
