@@ -98,6 +98,11 @@ MATRIX = needs("catalog.view_grant", "catalog.view_toolset", "auth.view_group")
 GRANTS = ("catalog.add_grant", "catalog.change_grant", "catalog.delete_grant")
 CONNECTIONS = needs("access.view_connections")
 BACKUPS = needs("pages.manage_backups")
+GIVES = needs(
+    *("catalog.add_grant", "catalog.view_grant", "catalog.view_tool"),
+    *("catalog.view_toolset", "auth.view_user", "auth.view_group"),
+)
+MEMBERS = ("auth.view_group", "auth.view_user")
 CHOOSES = ("catalog.view_tool", "catalog.view_toolset", "auth.view_user", "auth.view_group")
 
 RULES: tuple[Rule, ...] = (
@@ -341,6 +346,44 @@ RULES: tuple[Rule, ...] = (
         needs("auth.view_user", "catalog.view_tool", "catalog.view_grant"),
         at="admin/access/tool/{tool}/",
     ),
+    Rule(
+        "admin/access/toolset/<int:pk>/",
+        needs("catalog.view_toolset", "catalog.view_tool"),
+        at="admin/access/toolset/{catalog_toolset}/",
+    ),
+    Rule(
+        "admin/access/toolset/<int:pk>/pick/",
+        needs("catalog.view_toolset", "catalog.view_tool", "catalog.change_tool"),
+        at="admin/access/toolset/{catalog_toolset}/pick/",
+    ),
+    Rule("admin/access/group/<int:pk>/", needs(*MEMBERS), at="admin/access/group/{auth_group}/"),
+    Rule(
+        "admin/access/group/<int:pk>/pick/",
+        needs(*MEMBERS, "auth.change_user"),
+        at="admin/access/group/{auth_group}/pick/",
+    ),
+    Rule(
+        "admin/access/group/<int:pk>/members/",
+        needs(*MEMBERS, "auth.change_user"),
+        "POST",
+        at="admin/access/group/{auth_group}/members/",
+    ),
+    Rule("admin/imports/", needs("catalog.view_tool")),
+    Rule("admin/imports/<int:pk>/", needs("catalog.view_tool"), at="admin/imports/{batch}/"),
+    Rule(
+        "admin/imports/<int:pk>/undo/",
+        needs("catalog.view_tool", "catalog.delete_tool"),
+        "POST",
+        at="admin/imports/{batch}/undo/",
+    ),
+    Rule("admin/access/give/", GIVES, "GET POST"),
+    Rule("admin/access/give/pick/", GIVES),
+    Rule(
+        "admin/access/grant/<int:pk>/revoke/",
+        needs("catalog.view_grant", "catalog.change_grant", "catalog.delete_grant"),
+        "GET POST",
+        at="admin/access/grant/{catalog_grant}/revoke/",
+    ),
     Rule("admin/access/matrix/", MATRIX),
     Rule("admin/access/matrix/<int:toolset>/<int:group>/", MATRIX, at="admin/access/matrix/{catalog_toolset}/0/"),
     Rule(
@@ -551,7 +594,9 @@ def create_address_values(owner: User) -> dict[str, Any]:
     from catalog.models import (
         AccessRequest,
         CallReport,
+        ImportBatch,
         ImportedDocument,
+        ImportedItem,
         Secret,
         StoredResult,
         Task,
@@ -629,8 +674,11 @@ def create_address_values(owner: User) -> dict[str, Any]:
         "audit.checkpoint": Checkpoint.objects.first(),
         "audit.verification": Verification.objects.first(),
     }
+    batch = ImportBatch.objects.create(kind=ImportBatch.Source.FILE, source="census.yaml", made_by="root", number=1)
+    ImportedItem.objects.create(batch=batch, tool=tool, digest="of an earlier state, so that an undo leaves it")
     return collect_address_values(models) | {
-        "view": SavedView.objects.create(owner=owner, name="census", filters="{}").pk
+        "batch": batch.pk,
+        "view": SavedView.objects.create(owner=owner, name="census", filters="{}").pk,
     }
 
 

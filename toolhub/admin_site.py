@@ -10,6 +10,7 @@ from django.contrib.admin.views.autocomplete import AutocompleteJsonView
 from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
@@ -18,6 +19,8 @@ from django.utils.decorators import method_decorator
 from django.views.decorators.cache import cache_control, never_cache
 from django.views.decorators.http import conditional_page, require_safe
 from unfold.sites import UnfoldAdminSite
+
+from toolhub.ranking import rank_by_name
 
 
 class Site(UnfoldAdminSite):  # type: ignore[misc]
@@ -59,7 +62,13 @@ class Site(UnfoldAdminSite):  # type: ignore[misc]
 
 
 class _AutocompleteView(AutocompleteJsonView):
-    """An autocomplete view that labels rows with the words of their ModelAdmin, where it defines some."""
+    """An autocomplete view with the best matches first, and the words of the rows' ModelAdmin where it defines some."""
+
+    def get_queryset(self) -> QuerySet[Any]:
+        found: QuerySet[Any] = super().get_queryset()
+        name = str(getattr(self.model_admin, "rank_field", "") or next(iter(self.model_admin.search_fields), ""))
+        columns = {field.name for field in found.model._meta.concrete_fields}
+        return rank_by_name(found, name, self.term) if self.term and name in columns else found
 
     def serialize_result(self, obj: Any, to_field_name: str) -> dict[str, str]:
         found: dict[str, str] = super().serialize_result(obj, to_field_name)

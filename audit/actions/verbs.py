@@ -63,6 +63,7 @@ KINDS: dict[str, Promise] = {
     "group mapping": gettext_lazy("group mapping"),
     "identity": gettext_lazy("identity"),
     "identity provider": gettext_lazy("identity provider"),
+    "import": gettext_lazy("import"),
     "invitation": gettext_lazy("invitation"),
     "limit": gettext_lazy("rate limit"),
     "password": gettext_lazy("password"),

@@ -10,13 +10,15 @@ from django.db import transaction
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
+from django.urls import reverse
 from django.utils import timezone
-from django.utils.html import format_html_join
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 from unfold.decorators import display
 
+from audit import local_time
 from audit.admin_base import ModelAdmin
 from catalog import signals
 from catalog.admin.editor import preview
@@ -33,17 +35,56 @@ from catalog.admin.inlines import (
 from catalog.admin.quarantine import QuarantineAdmin, QuarantineFilter
 from catalog.admin.secrets import SecretAdmin as SecretAdmin
 from catalog.admin.tool_tests import ToolTestAdmin as ToolTestAdmin
-from catalog.admin.toolset_members import ToolsetActions
+from catalog.admin.toolset_members import MAX_KEY_DIGITS, ToolsetActions
 from catalog.admin.upstreams import UpstreamAdmin as UpstreamAdmin
 from catalog.advice.prompts import check_prompt
 from catalog.advice.suggestions import Suggestion
-from catalog.models import Grant, Limit, Prompt, Resource, StoredResult, Task, Tool, Toolset
+from catalog.models import Grant, ImportBatch, ImportedItem, Limit, Prompt, Resource, StoredResult, Task, Tool, Toolset
 from catalog.openapi.admin import ImportedDocumentAdmin as ImportedDocumentAdmin
 from catalog.policy import messages as policy_messages
-from catalog.policy import visibility
+from catalog.policy import snapshot, visibility
+from catalog.policy.definitions import GrantRule
+from catalog.policy.redundancy import Redundancy
+from toolhub.invisible import show
 
+MAX_BATCHES = 20
+"""Maximum number of imports that a filter lists."""
+MAX_FIRST_TOOLS = 20
+"""Maximum number of tools that the form of a toolset lists; its page has all of them."""
+MAX_REDUNDANT = 1_000
+"""Maximum number of grants that the filter finds; revoking them brings the others."""
 MAX_SUGGESTED = 4
 """Maximum number of suggestions in messages after a save; the editor shows all of them."""
+
+
+class BatchFilter(admin.SimpleListFilter):
+    """A filter for the items that one import made: the latest imports, and the chosen one."""
+
+    title = _("import")
+    parameter_name = "batch"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        kind = str(model_admin.model._meta.model_name)
+        with_items = ImportedItem.objects.filter(**{f"{kind}__isnull": False}).values("batch")
+        batches = ImportBatch.objects.filter(pk__in=with_items).order_by("-pk")
+        found = list(batches[:MAX_BATCHES])
+        chosen = request.GET.get(self.parameter_name, "")
+        if _is_key(chosen) and all(batch.pk != int(chosen) for batch in found):
+            found += batches.filter(pk=int(chosen))
+        return [
+            (str(batch.pk), f"{local_time.format_time(batch.made_at, 'minutes')}, {show(batch.source)}")
+            for batch in found
+        ]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        chosen = self.value()
+        if not chosen:
+            return queryset
+        return queryset.filter(imported__batch=int(chosen)) if _is_key(chosen) else queryset.none()
+
+
+def _is_key(text: str) -> bool:
+    return text.isdecimal() and text.isascii() and len(text) < MAX_KEY_DIGITS
 
 
 class CatalogueItemAdmin(ToolsetActions, HistoryAdmin):
@@ -52,7 +93,7 @@ class CatalogueItemAdmin(ToolsetActions, HistoryAdmin):
     inlines: ClassVar[tuple[Any, ...]] = (GrantInline,)
     autocomplete_fields = ("toolsets",)
     readonly_fields: ClassVar[tuple[str, ...]] = ("audience", "suggestions")
-    list_filter: ClassVar[tuple[Any, ...]] = ("enabled", "toolsets")
+    list_filter: ClassVar[tuple[Any, ...]] = ("enabled", "toolsets", BatchFilter)
     actions = ("switch_on", "switch_off", "add_to_toolset", "remove_from_toolset")
     warn_unsaved_form = True
     compressed_fields = True
@@ -145,7 +186,16 @@ class ToolAdmin(EditorAdmin, QuarantineAdmin, CatalogueItemAdmin):
     inlines = (ToolGrantInline, ToolLimitInline)
     warn_unsaved_form = False  # the editor's own script warns, and detects real changes
     list_display = ("name", "title", "runner_title", "toolset_names", "effect", "status", "position")
-    list_filter = ("enabled", QuarantineFilter, "toolsets", RunnerFilter, "read_only", "destructive", "task_support")
+    list_filter = (
+        "enabled",
+        QuarantineFilter,
+        "toolsets",
+        BatchFilter,
+        RunnerFilter,
+        "read_only",
+        "destructive",
+        "task_support",
+    )
     readonly_fields = ("audience", "quarantine")
     search_fields = ("name", "title", "description")
     search_help_text = _("Name, title or description")
@@ -188,6 +238,10 @@ class ToolAdmin(EditorAdmin, QuarantineAdmin, CatalogueItemAdmin):
     def find_suggestions(self, row: Tool) -> list[Suggestion]:
         return preview.find_suggestions(row)
 
+    def autocomplete_label(self, row: Tool) -> str:
+        """Return the tool as pickers show it: its name, and what to know before somebody gets it."""
+        return policy_messages.name_with_marks(row)
+
     @admin.display(description=_("tool type"), ordering="runner")
     def runner_title(self, row: Tool) -> str:
         return kind_name(row.runner)
@@ -207,8 +261,9 @@ class ToolAdmin(EditorAdmin, QuarantineAdmin, CatalogueItemAdmin):
 @admin.register(Resource)
 class ResourceAdmin(QuarantineAdmin, CatalogueItemAdmin):
     form = ResourceForm
-    list_filter = ("enabled", QuarantineFilter, "toolsets")
+    list_filter = ("enabled", QuarantineFilter, "toolsets", BatchFilter)
     list_display = ("__str__", "name", "mime_type", "toolset_names", "status", "position")
+    rank_field = "uri"
     search_fields = ("name", "uri", "uri_template", "title", "description")
     search_help_text = _("Name, address, title or description")
     fieldsets = (
@@ -225,7 +280,7 @@ class ResourceAdmin(QuarantineAdmin, CatalogueItemAdmin):
 @admin.register(Prompt)
 class PromptAdmin(QuarantineAdmin, CatalogueItemAdmin):
     form = PromptForm
-    list_filter = ("enabled", QuarantineFilter, "toolsets")
+    list_filter = ("enabled", QuarantineFilter, "toolsets", BatchFilter)
     readonly_fields = ("audience", "suggestions", "quarantine")
     list_display = ("name", "title", "toolset_names", "status", "position")
     search_fields = ("name", "title", "description")
@@ -253,6 +308,23 @@ class ToolsetAdmin(HistoryAdmin):
     ordering = ("name",)
     search_fields = ("name", "description")
     inlines = (GrantInline, LimitInline)
+    change_form_outer_before_template = "admin/catalog/toolset_links.html"
+
+    def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **options: Any) -> Any:
+        """Add the first tools above the form, with a link to all of them."""
+        row = options.get("obj")
+        if row is not None and request.user.has_perm("catalog.view_tool"):
+            tools = list(row.tools.order_by("name")[:MAX_FIRST_TOOLS])
+            context["first_tools"] = [
+                (
+                    show(tool.name),
+                    reverse("admin:catalog_tool_change", args=[tool.pk]),
+                    policy_messages.list_marks(tool),
+                )
+                for tool in tools
+            ]
+            context["more_tools"] = row.tools.count() - len(tools)
+        return super().render_change_form(request, context, *args, **options)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         found: QuerySet[Any] = super().get_queryset(request).annotate(tool_count=Count("tools"))
@@ -284,12 +356,28 @@ class GrantStateFilter(admin.SimpleListFilter):
         return queryset
 
 
+class RedundancyFilter(admin.SimpleListFilter):
+    """A filter for the grants that another one covers: without them, no one's access changes."""
+
+    title = _("need")
+    parameter_name = "redundant"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [("yes", _("covered by another grant"))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        if self.value() != "yes":
+            return queryset
+        covered = sorted(Redundancy(snapshot.latest()).find_all())[:MAX_REDUNDANT]
+        return queryset.filter(pk__in=covered).exclude(ends__lte=timezone.now())
+
+
 @admin.register(Grant)
 class GrantAdmin(HistoryAdmin):
     form = GrantForm
     list_display = ("number", "kind", "target_name", "subject_name", "starts", "ends", "state", "note")
     list_display_links = ("number", "target_name")
-    list_filter = (GrantStateFilter, "effect", "everyone", "toolset", "group", "starts", "ends")
+    list_filter = (GrantStateFilter, RedundancyFilter, "effect", "everyone", "toolset", "group", "starts", "ends")
     list_before_template = "admin/catalog/grant_links.html"
     list_select_related = ("tool", "toolset", "resource", "prompt", "user", "group")
     list_per_page = 18
@@ -316,6 +404,30 @@ class GrantAdmin(HistoryAdmin):
     )
     def kind(self, row: Grant) -> tuple[str, str]:
         return row.effect, row.get_effect_display()
+
+    def get_list_display(self, request: HttpRequest) -> tuple[Any, ...]:
+        rules: dict[int, GrantRule] = {}
+        asked: list[Redundancy] = []
+        may_revoke = request.user.has_perms(("catalog.change_grant", "catalog.delete_grant"))
+
+        @admin.display(description=_("need"))
+        def need(row: Grant) -> str:
+            if not asked:  # once for all rows
+                catalogue = snapshot.latest()
+                asked.append(Redundancy(catalogue))
+                rules.update({rule.id: rule for rule in catalogue.grants})
+            rule = rules.get(row.pk)
+            over = row.ends is not None and row.ends <= timezone.now()
+            cover = asked[0].find_cover(rule) if rule is not None and not over else None
+            if cover is None:
+                return "-"
+            text = gettext("covered by grant %(number)s") % {"number": cover.id}
+            if not may_revoke:
+                return text
+            address = reverse("pages:revoke", args=[row.pk])
+            return format_html('{} <a class="underline" href="{}">{}</a>', text, address, gettext("Revoke"))
+
+        return (*self.list_display[:-1], need, self.list_display[-1])
 
     @admin.display(description=_("applies to"))
     def target_name(self, row: Grant) -> str:

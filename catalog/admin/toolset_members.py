@@ -14,6 +14,7 @@ from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
@@ -25,6 +26,7 @@ from catalog.policy import large_changes, visibility
 MAX_ITEMS = 1_000
 """Maximum items of one change."""
 MAX_LISTED_NAMES = 20
+MAX_KEY_DIGITS = 18
 
 
 class ToolsetChoiceForm(forms.Form):
@@ -83,7 +85,7 @@ class ToolsetActions(admin.ModelAdmin):  # type: ignore[type-arg]
         # The button is bound to the toolset that the page told about: another choice is shown first.
         if toolset is not None and request.POST.get("confirmed") == _identify(toolset):
             self._change_members(request, queryset, toolset, adding=adding)
-            return None
+            return _find_way_back(request, toolset)
         title = gettext("Add to a toolset") if adding else gettext("Take out of a toolset")
         names = [str(item) for item in queryset.order_by("pk")[: MAX_LISTED_NAMES + 1]]
         context = {
@@ -100,6 +102,7 @@ class ToolsetActions(admin.ModelAdmin):  # type: ignore[type-arg]
             "people": _count_people(toolset) if toolset is not None else 0,
             "action": request.POST.get("action", ""),
             "selected": request.POST.getlist(ACTION_CHECKBOX_NAME),
+            "back": request.POST.get("back", "")[:20],
             "select_across": request.POST.get("select_across", "0"),
             "checkbox": ACTION_CHECKBOX_NAME,
             "destructive": _count_destructive(queryset) if adding else 0,
@@ -132,6 +135,16 @@ class ToolsetActions(admin.ModelAdmin):  # type: ignore[type-arg]
                 "%(number)s item taken out of %(toolset)s.", "%(number)s items taken out of %(toolset)s.", number
             )
         messages.success(request, text % {"number": f"{number:,}", "toolset": toolset.name})
+
+
+def _find_way_back(request: HttpRequest, toolset: Toolset) -> HttpResponse | None:
+    """Return the way to the page of the toolset or import that this began on; None is the way to the list."""
+    place, _colon, number = request.POST.get("back", "").partition(":")
+    if place == "toolset" and not toolset._state.adding:
+        return redirect("pages:access-toolset", toolset.pk)
+    if place == "import" and number.isdecimal() and len(number) < MAX_KEY_DIGITS:
+        return redirect("pages:import", int(number))
+    return None
 
 
 def _identify(toolset: Toolset) -> str:

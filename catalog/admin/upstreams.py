@@ -188,7 +188,7 @@ class UpstreamAdmin(BoundedDeletion, ModelAdmin):
             raise Http404
         if not self.has_change_permission(request, upstream):
             raise PermissionDenied
-        found: list[discovery.Candidate] | None = None
+        found: list[discovery.Candidate] | HttpResponse | None = None
         if request.method == "POST":
             action = request.POST.get("action", "")
             try:
@@ -197,6 +197,8 @@ class UpstreamAdmin(BoundedDeletion, ModelAdmin):
                 messages.error(request, error.localized_message)
             if found is None:
                 return redirect("admin:catalog_upstream_tools", pk)
+            if isinstance(found, HttpResponse):
+                return found
         title = gettext("Tools, resources and prompts of %s") % upstream.name
         context = {
             **self.admin_site.each_context(request),
@@ -235,7 +237,10 @@ class UpstreamAdmin(BoundedDeletion, ModelAdmin):
         )
         messages.success(request, text % {"upstream": upstream.name, "name": secret.name})
 
-    def _run_action(self, request: HttpRequest, upstream: Upstream, action: str) -> list[discovery.Candidate] | None:
+    def _run_action(
+        self, request: HttpRequest, upstream: Upstream, action: str
+    ) -> list[discovery.Candidate] | HttpResponse | None:
+        """Do what a button says; return what was listed, or another page, or None for this page anew."""
         user_id = request.user.pk
         match action:
             case "accounts":
@@ -274,6 +279,8 @@ class UpstreamAdmin(BoundedDeletion, ModelAdmin):
                     )
                 for refusal in outcome.refused:
                     messages.error(request, str(refusal))
+                if outcome.batch is not None and request.user.has_perm("catalog.view_tool"):
+                    return redirect("pages:import", outcome.batch.pk)
             case "refresh":
                 found = discovery.discover(upstream, user_id, "compared")
                 self._report_problems(request, found)

@@ -10,11 +10,14 @@ from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import Error as DatabaseError
 from django.db import transaction
 
+from catalog import import_batches
 from catalog.canonical import dumps
 from catalog.exchange import values
 from catalog.exchange.exporter import FORMAT_VERSION, equal_as_json, load_rows
 from catalog.exchange.kinds import KINDS, Kind, Values
 from catalog.exchange.values import FileError
+from catalog.models import ImportBatch
+from catalog.models.base import CatalogueItem
 from catalog.policy import large_changes
 
 
@@ -30,11 +33,14 @@ class Change:
 class Outcome:
     changes: list[Change] = field(default_factory=list)
     unchanged: int = 0
+    made: list[CatalogueItem] = field(default_factory=list)
+    """The tools, resources and prompts that were created."""
 
 
-def run(content: Any, *, plan: bool = False, prune: bool = False) -> Outcome:
+def run(content: Any, *, plan: bool = False, prune: bool = False, source: str = "") -> Outcome:
     """Import completely or not at all; a plan does everything and keeps nothing.
 
+    `source` names the file, for the batch of what it creates; without it, no batch is kept.
     Calls are logged meanwhile: see `large_changes`. Raises FileError, and then nothing has changed.
     """
     sections = _check_sections(content)
@@ -44,6 +50,8 @@ def run(content: Any, *, plan: bool = False, prune: bool = False) -> Outcome:
         for kind in KINDS:
             if kind.section in sections:
                 _import_section(kind, sections[kind.section], outcome, prune=prune)
+        if source:
+            import_batches.record(ImportBatch.Source.FILE, source, outcome.made)
         return outcome
 
     try:
@@ -90,7 +98,10 @@ def _import_section(kind: Kind, entries: list[Any], outcome: Outcome, *, prune: 
             outcome.unchanged += 1
             continue
         label = kind.label(entry)
-        _save(kind, match[0] if match is not None else kind.model(), entry, f"{place} ({label})")
+        row = match[0] if match is not None else kind.model()
+        _save(kind, row, entry, f"{place} ({label})")
+        if match is None and isinstance(row, CatalogueItem):
+            outcome.made.append(row)
         outcome.changes.append(Change("~" if before is not None else "+", f"{kind.word} {label}", differences))
 
 

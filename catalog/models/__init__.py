@@ -6,7 +6,7 @@ from django.utils.translation import gettext_lazy as _
 
 from catalog.models.access_requests import AccessRequest, CallReport
 from catalog.models.accounts import ConnectedAccount
-from catalog.models.imports import ImportedDocument
+from catalog.models.imports import ImportBatch, ImportedDocument, ImportedItem
 from catalog.models.items import Prompt, Resource
 from catalog.models.reviews import ReviewDecision
 from catalog.models.rules import CatalogueRevision, Grant, Limit
@@ -22,7 +22,9 @@ __all__ = [
     "CatalogueRevision",
     "ConnectedAccount",
     "Grant",
+    "ImportBatch",
     "ImportedDocument",
+    "ImportedItem",
     "Limit",
     "PersonalSecret",
     "Prompt",

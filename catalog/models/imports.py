@@ -1,14 +1,20 @@
-"""OpenAPI documents that tools were made from."""
+"""OpenAPI documents that tools were made from, and batches: what one import made."""
 
 from __future__ import annotations
 
 import zlib
+from typing import ClassVar
 
 from django.conf import settings
 from django.db import models
+from django.db.models import Q
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from catalog.models.base import CatalogueItem
 from catalog.models.fields import JSONTextField
+from catalog.models.items import Prompt, Resource
+from catalog.models.tools import Tool
 from catalog.querysets import CatalogueQuerySet
 
 
@@ -83,3 +89,70 @@ class ImportedDocument(models.Model):
     def origin(self) -> str:
         """Return the value of `Tool.origin` for the tools made from it."""
         return f"openapi:{self.pk}"
+
+
+class ImportBatch(models.Model):
+    """One import that made tools, resources or prompts. Written by `catalog.import_batches` only."""
+
+    class Source(models.TextChoices):
+        UPSTREAM = "upstream", _("upstream server")
+        OPENAPI = "openapi", _("OpenAPI document")
+        FILE = "file", _("catalogue file")
+
+    kind = models.CharField(_("kind"), max_length=10, choices=Source.choices)
+    source = models.CharField(_("source"), max_length=300)
+    """The name of the upstream server, document or file."""
+    made_at = models.DateTimeField(_("made at"), default=timezone.now, db_index=True)
+    made_by = models.CharField(_("made by"), max_length=200)
+    """The name of the user, or of the command."""
+    number = models.PositiveIntegerField(_("number"), default=0)
+    """How many items it made."""
+    undone_at = models.DateTimeField(_("undone at"), null=True, blank=True)
+
+    class Meta:
+        verbose_name = _("import")
+        verbose_name_plural = _("imports")
+        default_permissions = ()
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return self.source
+
+
+class ImportedItem(models.Model):
+    """One item that an import made, and a digest of it, which tells whether it changed since."""
+
+    ITEM_FIELDS: ClassVar = ("tool", "resource", "prompt")
+
+    batch = models.ForeignKey(ImportBatch, models.CASCADE, related_name="items", verbose_name=_("import"))
+    tool = models.OneToOneField(
+        Tool, models.CASCADE, null=True, blank=True, related_name="imported", verbose_name=_("tool")
+    )
+    resource = models.OneToOneField(
+        Resource, models.CASCADE, null=True, blank=True, related_name="imported", verbose_name=_("resource")
+    )
+    prompt = models.OneToOneField(
+        Prompt, models.CASCADE, null=True, blank=True, related_name="imported", verbose_name=_("prompt")
+    )
+    digest = models.CharField(_("digest"), max_length=64, editable=False)
+
+    class Meta:
+        verbose_name = _("imported item")
+        verbose_name_plural = _("imported items")
+        default_permissions = ()
+        constraints: ClassVar = [
+            models.CheckConstraint(
+                name="one_imported_item",
+                condition=Q(tool__isnull=False, resource__isnull=True, prompt__isnull=True)
+                | Q(tool__isnull=True, resource__isnull=False, prompt__isnull=True)
+                | Q(tool__isnull=True, resource__isnull=True, prompt__isnull=False),
+            )
+        ]
+
+    def __str__(self) -> str:
+        return str(self.item)
+
+    @property
+    def item(self) -> CatalogueItem:
+        found: CatalogueItem = next(row for row in (self.tool, self.resource, self.prompt) if row is not None)
+        return found

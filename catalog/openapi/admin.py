@@ -266,6 +266,8 @@ class ImportedDocumentAdmin(BoundedDeletion, ModelAdmin):
                 request,
                 gettext("Quarantined until reviewed (%(number)d): %(names)s.") % {"number": changed, "names": names},
             )
+        if result.batch is not None and request.user.has_perm("catalog.view_tool"):
+            return HttpResponseRedirect(reverse("pages:import", args=[result.batch.pk]))
         return HttpResponseRedirect(reverse("admin:catalog_tool_changelist"))
 
     def _render_page(self, request: HttpRequest, template: str, title: str, context: dict[str, Any]) -> HttpResponse:

@@ -19,8 +19,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from audit.actions import log
-from catalog import quarantine
-from catalog.models import ImportedDocument, Tool, Toolset, secret_flows
+from catalog import import_batches, quarantine
+from catalog.models import ImportBatch, ImportedDocument, Tool, Toolset, secret_flows
 from catalog.openapi import document as documents
 from catalog.openapi import proposals as proposing
 from catalog.openapi import security
@@ -99,6 +99,8 @@ class Result:
     """Existing tools that follow the choices of this import."""
     added: list[Tool] = field(default_factory=list)
     """Existing tools that are in the chosen toolset from now on."""
+    batch: ImportBatch | None = None
+    """The made tools as one batch; None when none were made."""
 
 
 def fetch(url: str) -> bytes:
@@ -343,6 +345,8 @@ def _apply(
         served = [line.tool for line in found if line.tool is not None and line.state in (SAME, ADJUSTED)]
         result.added = _join_toolset(toolset, served, earlier)
     _save_import(row, choices, toolset, by)
+    source = row.name if "://" in row.source else row.source
+    result.batch = import_batches.record(ImportBatch.Source.OPENAPI, source, result.made)
     log.record(
         "imported",
         "OpenAPI document",

@@ -13,10 +13,11 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from audit import local_time
 from audit.types import Reason
-from catalog.models import Grant, Limit
+from catalog.models import Grant, Limit, Tool
 from catalog.policy.definitions import GRANT, LIMIT, LIMIT_REACHED, Rule
 from catalog.schemas import errors
 from catalog.schemas.errors import SchemaProblem
+from toolhub.invisible import show
 
 SENTENCES: dict[str, str | Promise] = {
     "rule.no_user": gettext_lazy("There is no such user."),
@@ -153,6 +154,22 @@ def name_subject(grant: Grant) -> str:
     """Return the subject of a grant, in words."""
     params = rule_of(grant).params
     return subject(params["by"], params["whom"])
+
+
+def list_marks(tool: Tool) -> list[str]:
+    """Return what to know of a tool before somebody gets access to it, as words."""
+    marks = (
+        (tool.destructive and not tool.read_only, _("destructive")),
+        (not tool.enabled, _("switched off")),
+        (tool.quarantined_since is not None, _("quarantined")),
+    )
+    return [words for holds, words in marks if holds]
+
+
+def name_with_marks(tool: Tool) -> str:
+    """Return the name of a tool with its marks in brackets: "delete_file (destructive, switched off)"."""
+    marks = ", ".join(list_marks(tool))
+    return f"{show(tool.name)} ({marks})" if marks else show(tool.name)
 
 
 def target(kind: str, name: str) -> str:

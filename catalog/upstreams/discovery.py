@@ -16,10 +16,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import override
 
 from audit.actions import actor, log
-from catalog import quarantine
+from catalog import import_batches, quarantine
 from catalog.errors import CallNotLogged
 from catalog.language import ENGLISH
-from catalog.models import Prompt, Resource, Tool, Upstream, app_pages
+from catalog.models import ImportBatch, Prompt, Resource, Tool, Upstream, app_pages
 from catalog.models.base import CatalogueItem
 from catalog.models.pinned import identity
 from catalog.runners.destinations import by_secret
@@ -84,6 +84,8 @@ class Refusal(NamedTuple):
 class Outcome:
     imported: list[str] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
+    batch: ImportBatch | None = None
+    """The imported items as one batch; None when there are none."""
 
 
 @dataclass(slots=True)
@@ -186,7 +188,7 @@ def _explain_collision(one: Candidate, holder: CatalogueItem) -> str:
 
 def import_items(upstream: Upstream, found: Listing, wanted: Iterable[str]) -> Outcome:
     """Import the chosen items (values of `Candidate.value`); reject those that cannot be imported, with a reason."""
-    outcome = Outcome()
+    outcome, rows = Outcome(), list[CatalogueItem]()
     choices = {one.value: one for one in candidates(upstream, found)}
     for value in wanted:
         one = choices.get(value)
@@ -205,6 +207,9 @@ def import_items(upstream: Upstream, found: Listing, wanted: Iterable[str]) -> O
                 outcome.refused.append(Refusal(one.shown_name, " ".join(error.messages)))
             else:
                 outcome.imported.append(str(row))
+                rows.append(row)
+    with transaction.atomic():
+        outcome.batch = import_batches.record(ImportBatch.Source.UPSTREAM, upstream.name, rows)
     if outcome.imported or outcome.refused:
         refused = [refusal.name or "one that changed after it was looked at" for refusal in outcome.refused]
         after = {"imported": outcome.imported, "refused": refused}

@@ -468,6 +468,7 @@ def _make_other_rows(tools: list[Any], people: list[Any], all_tools: int, all_us
             if name not in there
         ),
     )
+    _make_batches(tools, all_tools)
     one = Upstream.objects.get(name="upstream0")
     theirs = [tool.pk for tool in tools if tool.settings.get("upstream") == one.name][:900]
     Tool.objects.filter(pk__in=theirs).update(origin=one.origin)
@@ -545,6 +546,29 @@ def _make_requests(tools: list[Any], people: list[Any], all_tools: int) -> None:
                 state="open" if number < len(people) else "closed",
             )
             for number, person in enumerate(people * 2)
+        ),
+    )
+
+
+def _make_batches(tools: list[Any], all_tools: int) -> None:
+    """Imports: half of the tools are of the first one, so that it has most, and the others have a few each."""
+    from catalog.models import ImportBatch, ImportedItem
+
+    there = ImportBatch.objects.count()
+    wanted = max(2, min(200, all_tools // 10))
+    _save(
+        ImportBatch,
+        (
+            ImportBatch(kind="file", source=f"batch{number}.yaml", made_by=user_name(0), number=all_tools // 2)
+            for number in range(there, wanted)
+        ),
+    )
+    first, *others = ImportBatch.objects.order_by("pk")
+    _save(
+        ImportedItem,
+        (
+            ImportedItem(tool=tool, batch=first if number % 2 else others[number // 2 % len(others)], digest="x")
+            for number, tool in enumerate(tools)
         ),
     )
 

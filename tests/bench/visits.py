@@ -87,6 +87,17 @@ MORE: tuple[tuple[str, str], ...] = (
     (ROOT, "admin/access/people/?page=3"),
     (ROOT, "admin/access/tool/{tool}/?page=3"),
     (ROOT, "admin/access/tool/{tool}/?q=seed00"),
+    (ROOT, "admin/access/tool/{tool}/?gp=2&ended=1"),
+    (ROOT, "admin/access/toolset/{toolset}/?p=2&gp=2&add=invoice"),
+    (ROOT, "admin/access/toolset/{toolset}/pick/?q=invoice"),
+    (ROOT, "admin/access/group/{auth_group}/?p=2&add=seed"),
+    (ROOT, "admin/access/group/{auth_group}/pick/?q=seed"),
+    (ROOT, "admin/access/give/?what=tool:{tool}&who=group:{auth_group}&who_q=seed&what_q=invoice"),
+    (ROOT, "admin/access/give/pick/?kind=what&q=invoice"),
+    (ROOT, "admin/access/give/pick/?kind=who&q=seed"),
+    (ROOT, "admin/catalog/grant/?redundant=yes"),
+    (ROOT, "admin/catalog/tool/?batch={batch}"),
+    (ROOT, "admin/imports/?p=2"),
     (ROOT, "admin/access/matrix/?tp=2&gp=2"),
     (ROOT, "admin/access/matrix/?toolset=set&group=team"),
     (ROOT, "admin/access/matrix/{toolset}/{auth_group}/"),
@@ -163,6 +174,7 @@ def find_heaviest(owner: Any, call: Any) -> dict[str, Any]:
     from audit.models import Action, Checkpoint, SavedView, Verification
     from catalog.models import (
         Grant,
+        ImportBatch,
         ImportedDocument,
         Limit,
         Prompt,
@@ -215,5 +227,6 @@ def find_heaviest(owner: Any, call: Any) -> dict[str, Any]:
     view = SavedView.objects.filter(owner=owner).first()
     return census.collect_address_values(models) | {
         "username": owner.get_username(),
+        "batch": ImportBatch.objects.get(source="batch0.yaml").pk,
         "view": view.pk if view is not None else 1,
     }

@@ -196,6 +196,7 @@ class GroupAdmin(PermissionLabelsAdmin, BoundedDeletion, DjangoGroupAdmin, Model
     autocomplete_fields = ("permissions",)
     filter_horizontal = ()
     form = GroupForm
+    change_form_outer_before_template = "admin/access/group_links.html"
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return super().has_change_permission(request, obj) and not (

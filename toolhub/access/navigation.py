@@ -39,6 +39,7 @@ GROUPS: tuple[tuple[Any, tuple[tuple[str, str], ...], tuple[tuple[str, str, Any,
                 ("catalog.review_tool",),
             ),
             ("pages:requests", "how_to_reg", gettext_lazy("Access requests"), ("catalog.view_accessrequest",)),
+            ("pages:imports", "input", gettext_lazy("Imports"), ("catalog.view_tool",)),
             (
                 "pages:matrix",
                 "grid_on",

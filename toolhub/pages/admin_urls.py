@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, path
 
 from toolhub.pages import backups, examples, jobs, next_steps, review, sessions, view_as
-from toolhub.pages.access import bulk, matrix, remedy_changes, tool
+from toolhub.pages.access import bulk, give_form, group, imports, matrix, remedy_changes, revocation, tool, toolset
 from toolhub.pages.health import views
 from toolhub.pages.inbox import reported_calls, request_page, request_queue
 from toolhub.pages.tool_tests import views as test_views
@@ -22,12 +22,23 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("access/people/", tool.suggest_users, name="people"),
     path("access/user/<int:pk>/", view_as.redirect_to_view_as, name="access-user"),
     path("access/tool/<int:pk>/", tool.tool_access, name="access-tool"),
+    path("access/toolset/<int:pk>/", toolset.toolset_access, name="access-toolset"),
+    path("access/toolset/<int:pk>/pick/", toolset.pick_tools, name="toolset-pick"),
+    path("access/group/<int:pk>/", group.group_access, name="access-group"),
+    path("access/group/<int:pk>/pick/", group.pick_members, name="group-pick"),
+    path("access/group/<int:pk>/members/", group.change_members, name="group-members"),
+    path("access/give/", give_form.give_access, name="give"),
+    path("access/give/pick/", give_form.pick, name="give-pick"),
+    path("access/grant/<int:pk>/revoke/", revocation.revoke, name="revoke"),
     path("access/matrix/", matrix.matrix, name="matrix"),
     path("access/matrix/<int:toolset>/<int:group>/", matrix.cell, name="cell"),
     path("access/matrix/<int:toolset>/<int:group>/set/", matrix.set_cell, name="cell-set"),
     path("access/change/", bulk.bulk, name="bulk"),
     path("access/remedy/", remedy_changes.remedy, name="remedy"),
     path("access/pick/", bulk.pick, name="pick"),
+    path("imports/", imports.imports, name="imports"),
+    path("imports/<int:pk>/", imports.import_batch, name="import"),
+    path("imports/<int:pk>/undo/", imports.undo_import, name="import-undo"),
     path("review/", review.review, name="review"),
     path("requests/", request_queue.requests, name="requests"),
     path("requests/decide/", request_queue.decide, name="requests-decide"),

@@ -35,7 +35,7 @@ class Command(BaseCommand):
         name = options["file"]
         try:
             content = files.read(Path(name).read_text(encoding="utf-8-sig"))
-            outcome = importer.run(content, plan=options["plan"], prune=options["prune"])
+            outcome = importer.run(content, plan=options["plan"], prune=options["prune"], source=Path(name).name)
         except OSError as error:
             raise CommandError(f"{name} cannot be read: {error.strerror}.") from None
         except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""The access page of a tool: every user, in pages, with the rule that the policy applies to their clients.
+"""The access page of a tool: its grants as a list, and every user, in pages, with the rule that decides for them.
 
 The module also suggests user names to the fields of the access pages.
 """
@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.paginator import Paginator
+from django.db.models import Q
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
@@ -21,12 +22,12 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from catalog.models import Tool
+from catalog.models import Grant, Tool
 from catalog.policy import messages, rules, snapshot
 from catalog.policy.definitions import Rule, Snapshot
 from catalog.policy.obstacles import Explainer
 from catalog.policy.rules import Requester
-from toolhub.pages.access import remedies
+from toolhub.pages.access import grant_list, remedies
 from toolhub.pages.access.remedies import Advisor, Asked, ItemFacts
 from toolhub.pages.lists import adjacent_pages, filter_rows
 from toolhub.pages.staff import page, staff_page
@@ -61,7 +62,8 @@ def tool_access(request: HttpRequest, pk: int) -> HttpResponse:
     advised = _advise(Advisor(request, now, settings.ENVIRONMENT), catalogue, pk, hidden) if hidden else {}
 
     def address(**changes: Any) -> str:
-        parts = {"q": query, "sees": which or "all", **changes}
+        kept = {name: request.GET.get(name, "")[:20] for name in ("gp", "ended")}
+        parts = {"q": query, "sees": which or "all", **kept, **changes}
         return "?" + urlencode({name: value for name, value in parts.items() if value})
 
     older, newer = adjacent_pages(pages, lambda number: address(page=number))
@@ -91,6 +93,16 @@ def tool_access(request: HttpRequest, pk: int) -> HttpResponse:
         ],
         "older": older,
         "newer": newer,
+        "marks": messages.list_marks(tool),
+        "give_query": urlencode({"what": f"tool:{pk}"}),
+        **grant_list.build_context(
+            request,
+            catalogue,
+            # A subquery for the toolsets: a join would repeat a grant.
+            Grant.objects.filter(Q(tool=tool) | Q(toolset__in=tool.toolsets.values("pk"))),
+            address,
+            f"tool:{pk}",
+        ),
     }
     return page(request, "admin/pages/access_tool.html", _("Access to %(tool)s") % {"tool": tool.name}, **context)
 

@@ -1,0 +1,82 @@
+"""Grants that another grant covers wholly: without them, every decision stays as it is.
+
+    redundancy = Redundancy(snapshot)      once for a page
+    redundancy.find_cover(rule)            the grant that covers this one; None when it is needed
+    redundancy.find_all()                  {id of a redundant grant: the grant that covers it}
+
+A grant covers another one of the same effect that reaches no other people, no other items, at no other time and in no
+other environment. Of two equal grants the older one stays. So all that are redundant can be removed together.
+
+It holds for the catalogue as it is: someone who leaves the group that covers their own grant would need it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from catalog.policy.definitions import GrantRule, Snapshot
+
+Key = tuple[str, int, str, int | None, str]
+"""The kind and the key of the target, the kind and the key of the subject, and the effect."""
+
+
+class Redundancy:
+    """Answers about the grants of one snapshot. Each asks only for the grants that could cover it."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._grants: dict[Key, list[GrantRule]] = {}
+        for rule in snapshot.grants:
+            key = (rule.target_kind, rule.target_id, rule.subject_kind, rule.subject_id, rule.effect)
+            self._grants.setdefault(key, []).append(rule)
+
+    def find_cover(self, rule: GrantRule) -> GrantRule | None:
+        """Return the widest grant that covers this one: to more people and to a toolset first, then the oldest."""
+        for key in self._wider_keys(rule):
+            found = [other for other in self._grants.get(key, ()) if _covers(other, rule)]
+            if found:
+                return min(found, key=_by_id)
+        return None
+
+    def find_all(self) -> dict[int, GrantRule]:
+        """Return every redundant grant by its id, with the grant that covers it."""
+        found = ((rule.id, self.find_cover(rule)) for rule in self._snapshot.grants)
+        return {key: cover for key, cover in found if cover is not None}
+
+    def _wider_keys(self, rule: GrantRule) -> Iterator[Key]:
+        """Yield the keys of the grants that reach at least the same people and the same items."""
+        item = self._snapshot.items.get((rule.target_kind, rule.target_id))
+        toolset_ids = sorted(item.toolset_ids) if item is not None else []
+        targets = [*(("toolset", key) for key in toolset_ids), (rule.target_kind, rule.target_id)]
+        subjects: list[tuple[str, int | None]] = [("everyone", None)]
+        member = self._snapshot.members.get(rule.subject_id or 0) if rule.subject_kind == "user" else None
+        if member is not None:
+            subjects += [("group", key) for key in sorted(member.group_ids)]
+        if rule.subject_kind != "everyone":
+            subjects.append((rule.subject_kind, rule.subject_id))
+        for subject_kind, subject_id in subjects:
+            for target_kind, target_id in targets:
+                yield target_kind, target_id, subject_kind, subject_id, rule.effect
+
+
+def _covers(other: GrantRule, rule: GrantRule) -> bool:
+    """Return whether a grant that reaches the same people and items also holds whenever and wherever `rule` does."""
+    if other.id == rule.id:
+        return False
+    begins = other.starts is None or (rule.starts is not None and other.starts <= rule.starts)
+    ends = other.ends is None or (rule.ends is not None and rule.ends <= other.ends)
+    everywhere = not other.environments or (bool(rule.environments) and rule.environments <= other.environments)
+    return begins and ends and everywhere and (not _is_equal(other, rule) or other.id < rule.id)
+
+
+def _is_equal(first: GrantRule, second: GrantRule) -> bool:
+    return _reach(first) == _reach(second)
+
+
+def _reach(rule: GrantRule) -> tuple[object, ...]:
+    subject, target = (rule.subject_kind, rule.subject_id), (rule.target_kind, rule.target_id)
+    return (*subject, *target, rule.starts, rule.ends, rule.environments)
+
+
+def _by_id(rule: GrantRule) -> int:
+    return rule.id
