@@ -376,7 +376,11 @@ UNFOLD: dict[str, Any] = {
     "SITE_URL": "/",
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": "toolhub.access.navigation.favicon"}],
     "STYLES": ["toolhub.access.navigation.styles"],
-    "SCRIPTS": ["toolhub.access.navigation.labels", "toolhub.access.navigation.zone"],
+    "SCRIPTS": [
+        "toolhub.access.navigation.labels",
+        "toolhub.access.navigation.search",
+        "toolhub.access.navigation.zone",
+    ],
     "SHOW_HISTORY": True,
     "SHOW_VIEW_ON_SITE": False,
     "ENVIRONMENT": "toolhub.access.navigation.environment",
