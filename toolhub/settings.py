@@ -54,6 +54,7 @@ ALLOWED_HOSTS = [*dict.fromkeys([*env.words("TOOLHUB_ALLOWED_HOSTS"), _public.ho
 ALLOWED_ORIGINS = [origin.rstrip("/").lower() for origin in env.words("TOOLHUB_ALLOWED_ORIGINS")]
 """Origins of other hosts' web pages that may reach /mcp and /ws/mcp from a browser, as scheme://host[:port]."""
 CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
+CSRF_FAILURE_VIEW = "toolhub.access.ended_sessions.csrf_failure"
 _https = _public.scheme == "https"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _https
 SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
@@ -120,6 +121,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "toolhub.access.preferences.Preferences",
+    "toolhub.access.ended_sessions.EndedSessions",
     "audit.actions.actor.ActorMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     "toolhub.access.temporary_passwords.OwnPasswordFirst",
@@ -378,6 +380,7 @@ UNFOLD: dict[str, Any] = {
     "STYLES": ["toolhub.access.navigation.styles"],
     "SCRIPTS": [
         "toolhub.access.navigation.labels",
+        "toolhub.access.navigation.session",
         "toolhub.access.navigation.search",
         "toolhub.access.navigation.zone",
     ],

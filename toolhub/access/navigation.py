@@ -154,6 +154,11 @@ def search(request: HttpRequest) -> str:
     return static("toolhub/search.js")
 
 
+def session(request: HttpRequest) -> str:
+    """Return the script that tells the reader when the session ended."""
+    return static("toolhub/session.js")
+
+
 def zone(request: HttpRequest) -> str:
     """Return the script that sends the browser's time zone to the server, for times in the admin."""
     return static("toolhub/zone.js")

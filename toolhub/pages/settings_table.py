@@ -52,7 +52,7 @@ def list_settings(request: HttpRequest) -> HttpResponse:
 
 def _describe_source(name: str) -> str:
     if os.environ.get(name, "").strip():
-        return _("set in the environment")
+        return _("set")
     return _("set by a file") if os.environ.get(f"{name}_FILE", "").strip() else ""
 
 

@@ -96,7 +96,7 @@ async function fillFrom(name, always) {
   let row;
   try {
     const answer = await fetch(`${data.function}?${new URLSearchParams({ runner: runner.value, name })}`, { headers: { Accept: "application/json" } });
-    if (!answer.ok) return;
+    if (window.toolhub.isSignedOut(answer) || !answer.ok) return;
     row = await answer.json();
   } catch { return; }
   for (const column of FILLED) {
@@ -133,7 +133,7 @@ async function look() {
   panel.setAttribute("aria-busy", "true");
   try {
     const answer = await fetch(data.look, { method: "POST", body: new FormData(form), signal: asked.signal, headers: { Accept: "application/json" } });
-    if (!answer.ok) throw new Error(String(answer.status));
+    if (window.toolhub.isSignedOut(answer) || !answer.ok) throw new Error(String(answer.status));
     const found = await answer.json();
     show(found.html);
     place(found.problems);

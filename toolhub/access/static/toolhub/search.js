@@ -74,7 +74,7 @@ document.addEventListener("DOMContentLoaded", () => {
     try {
       const answer = await fetch(address, { headers: { Accept: "application/json" } });
       if (asked !== query) return;
-      if (answer.redirected || answer.status === 403) return show([], dialog.dataset.signedOut);
+      if (window.toolhub.isSignedOut(answer)) return show([], "");
       if (!answer.ok) throw new Error(String(answer.status));
       const { results } = await answer.json();
       if (asked === query) show(results, count(results.length));
