@@ -162,6 +162,7 @@ LANGUAGE_CODE = "en"
 LANGUAGES = [("en", "English"), ("zh-hans", "简体中文")]
 """Only complete translations: a page half in the browser's language is worse than an untranslated one."""
 LOCALE_PATHS = [BASE_DIR / "toolhub" / "locale"]
+FORMAT_MODULE_PATH = ["toolhub.formats"]
 TIME_ZONE = "UTC"
 USE_TZ = USE_I18N = True
 
