@@ -381,8 +381,9 @@ UNFOLD: dict[str, Any] = {
     "STYLES": ["toolhub.access.navigation.styles"],
     "SCRIPTS": [
         "toolhub.access.navigation.labels",
-        "toolhub.access.navigation.session",
+        "toolhub.access.navigation.notices",
         "toolhub.access.navigation.search",
+        "toolhub.access.navigation.keyboard",
         "toolhub.access.navigation.zone",
     ],
     "SHOW_HISTORY": True,

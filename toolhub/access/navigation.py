@@ -154,9 +154,14 @@ def search(request: HttpRequest) -> str:
     return static("toolhub/search.js")
 
 
-def session(request: HttpRequest) -> str:
-    """Return the script that tells the reader when the session ended."""
-    return static("toolhub/session.js")
+def notices(request: HttpRequest) -> str:
+    """Return the script of what other scripts tell: the session ended, something was copied."""
+    return static("toolhub/notices.js")
+
+
+def keyboard(request: HttpRequest) -> str:
+    """Return the script with which the keyboard reaches every button of the theme."""
+    return static("toolhub/keyboard.js")
 
 
 def zone(request: HttpRequest) -> str:

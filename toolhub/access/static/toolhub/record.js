@@ -32,6 +32,7 @@ for (const button of document.querySelectorAll("[data-copy-from]")) {
       done = false;
     }
     button.textContent = done ? button.dataset.done : button.dataset.failed;
+    window.toolhub.say(button.textContent);
     setTimeout(() => { button.textContent = before; }, 2000);
   });
 }

@@ -1,4 +1,5 @@
-// Answers to scripts after the session ended: the sign-in page came instead, and the page says what to do.
+// What scripts tell the reader, also one who hears the page: something was copied, or the session ended. And after an
+// action the focus is where its result is told.
 "use strict";
 
 (() => {
@@ -24,5 +25,22 @@
     return ended;
   };
 
-  window.toolhub = { ...(window.toolhub || {}), isSignedOut, announceSignedOut: announce };
+  // A region that is there before it says something: only then is it read.
+  const region = document.createElement("p");
+  region.className = "heard";
+  region.setAttribute("role", "status");
+  const say = (text) => {
+    region.textContent = "";
+    setTimeout(() => { region.textContent = text; }, 50);
+  };
+
+  const start = () => {
+    document.body.append(region);
+    const told = document.querySelector("[data-messages]");
+    if (told && document.activeElement === document.body) told.focus({ preventScroll: true });
+  };
+  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);
+  else start();
+
+  window.toolhub = { ...(window.toolhub || {}), isSignedOut, announceSignedOut: announce, say };
 })();
