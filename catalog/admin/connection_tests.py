@@ -75,10 +75,9 @@ def _describe_step(event: StepEvent) -> dict[str, Any]:
 
 def _describe_end(upstream: Upstream, end: End) -> dict[str, Any]:
     if end.found is not None:
-        problems = {kind: str(problem.localized_message) for kind, problem in end.found.problems.items()}
-        return {"end": "good", "text": describe_listing(upstream, end.found), "problems": problems}
-    if end.problem is not None:
-        return {"end": "bad", "text": str(end.problem.localized_message)}
+        return {"end": "good", "text": describe_listing(upstream, end.found), "problems": dict(end.problems)}
+    if end.problem:
+        return {"end": "bad", "text": end.problem}
     if end.crashed:
         return {"end": "bad", "text": gettext("The test failed. The server log has the details.")}
     return {"end": "bad", "text": gettext("The test was cancelled.")}

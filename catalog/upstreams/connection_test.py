@@ -10,9 +10,10 @@ import contextvars
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from django.db import connections
+from django.utils.translation import get_language, override
 
 from audit.actions import log
 from catalog.models import Upstream
@@ -20,7 +21,7 @@ from catalog.runners.upstream_mcp.connection import Connection
 from catalog.runners.upstream_mcp.failures import UpstreamError
 from catalog.runners.upstream_mcp.steps import Step
 from catalog.upstreams import discovery
-from catalog.upstreams.listing import Listing, list_items
+from catalog.upstreams.listing import Kind, Listing, list_items
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +37,15 @@ class StepEvent:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The last event: what was found, why there is nothing, or neither when somebody cancelled the test."""
+    """The last event: what was found, why there is nothing, or neither when somebody cancelled the test.
+
+    The sentences are in the language of the page: making them may read the database.
+    """
 
     found: Listing | None = None
-    problem: UpstreamError | None = None
+    problem: str = ""
+    problems: Mapping[Kind, str] = field(default_factory=dict)
+    """Why a kind could not be listed."""
     crashed: bool = False
 
 
@@ -47,8 +53,8 @@ class ConnectionTest:
     """One test for one page, which makes it in its own context and reads `events` later."""
 
     def __init__(self, upstream: Upstream, user_id: int | None) -> None:
-        """Store what to test, with whose personal secrets, and the page's context: the actor and the language."""
-        self._upstream, self._user_id = upstream, user_id
+        """Store what to test, with whose personal secrets, the actor of the page and its language."""
+        self._upstream, self._user_id, self._language = upstream, user_id, get_language()
         self._context = contextvars.copy_context()
         self._lock = threading.Lock()
         self._cancel: Callable[[], object] | None = None
@@ -82,16 +88,19 @@ class ConnectionTest:
     def _run(self) -> None:
         end = End(crashed=True)
         try:
-            end = self._discover()
+            with override(self._language):
+                end = self._discover()
         finally:
             connections.close_all()
             self._say(end)
 
     def _discover(self) -> End:
         try:
-            return End(discovery.discover(self._upstream, self._user_id, "tested", self._list))
+            found = discovery.discover(self._upstream, self._user_id, "tested", self._list)
+            problems = {kind: str(error.localized_message) for kind, error in found.problems.items()}
+            return End(found, problems=problems)
         except UpstreamError as error:
-            return End(problem=error)
+            return End(problem=str(error.localized_message))
         except asyncio.CancelledError:
             log.record("tested", "upstream", discovery.logged_name(self._upstream), None, {"problem": "cancelled"})
             return End()

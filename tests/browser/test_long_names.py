@@ -12,8 +12,10 @@ from tests.browser.conftest import Window
 from tests.real_servers import Hub
 
 pytestmark = pytest.mark.chromium
-LISTS = ("auth/user", "auth/group", "access/accesstoken", "catalog/tool", "catalog/toolset", "catalog/resource")
-LISTS += ("catalog/prompt", "catalog/grant", "catalog/limit", "audit/call", "audit/action", "audit/verification")
+LISTS = (
+    *("auth/user", "auth/group", "access/accesstoken", "catalog/tool", "catalog/toolset", "catalog/resource"),
+    *("catalog/prompt", "catalog/grant", "catalog/limit", "audit/call", "audit/action", "audit/verification"),
+)
 COLUMNS = """() => {
   const table = document.getElementById("result_list");
   if (!table || table.scrollWidth <= table.parentElement.clientWidth) return [];

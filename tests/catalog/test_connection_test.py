@@ -14,6 +14,7 @@ from django.contrib.auth.models import Permission, User
 from django.test import AsyncClient
 
 from audit.models import Action
+from catalog.models import Secret
 from catalog.models import Upstream as Row
 from tests.catalog.test_upstreams import LOCAL, make_upstream
 from tests.catalog.test_upstreams import local_networks as local_networks
@@ -90,6 +91,14 @@ async def test_the_step_that_fails_has_no_end_and_the_reason_is_in_the_language_
     assert events[-1]["end"] == "bad" and "other" in events[-1]["text"] and not events[-1]["text"].isascii()
     (entry,) = await sync_to_async(logged)()
     assert entry["problem"].isascii() and (await Row.objects.aget()).last_error
+
+
+async def test_a_secret_that_is_not_entered_ends_the_test_with_the_next_step(root: User) -> None:
+    await Secret.objects.acreate(name="own_token", kind=Secret.Kind.PERSONAL)
+    headers = {"Authorization": {"secret": "own_token", "prefix": "Bearer "}}
+    row = await sync_to_async(make_upstream)(url="https://mcp.example.com/mcp", headers=headers)
+    (event,) = [event async for event in read(await start(root, row))]
+    assert event["end"] == "bad" and "own_token" in event["text"] and "/secrets/" in event["text"]
 
 
 async def test_a_list_that_fails_is_named_and_the_others_are_found(root: User) -> None:
