@@ -407,6 +407,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("admin/health/", needs("audit.view_call", "catalog.view_tool")),
     Rule("admin/jobs/", CONNECTIONS),
+    Rule("admin/settings/", needs("pages.view_settings")),
     Rule("admin/sessions/", CONNECTIONS),
     Rule("admin/examples/grant/", needs("catalog.view_tool", "catalog.add_grant"), "POST"),
     Rule("admin/checklist/hide/", STAFF, "POST"),

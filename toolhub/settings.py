@@ -54,6 +54,7 @@ ALLOWED_HOSTS = [*dict.fromkeys([*env.words("TOOLHUB_ALLOWED_HOSTS"), _public.ho
 ALLOWED_ORIGINS = [origin.rstrip("/").lower() for origin in env.words("TOOLHUB_ALLOWED_ORIGINS")]
 """Origins of other hosts' web pages that may reach /mcp and /ws/mcp from a browser, as scheme://host[:port]."""
 CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
+CSRF_FAILURE_VIEW = "toolhub.access.ended_sessions.csrf_failure"
 _https = _public.scheme == "https"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _https
 SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
@@ -120,6 +121,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "toolhub.access.preferences.Preferences",
+    "toolhub.access.ended_sessions.EndedSessions",
     "audit.actions.actor.ActorMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     "toolhub.access.temporary_passwords.OwnPasswordFirst",
@@ -160,6 +162,7 @@ LANGUAGE_CODE = "en"
 LANGUAGES = [("en", "English"), ("zh-hans", "简体中文")]
 """Only complete translations: a page half in the browser's language is worse than an untranslated one."""
 LOCALE_PATHS = [BASE_DIR / "toolhub" / "locale"]
+FORMAT_MODULE_PATH = ["toolhub.formats"]
 TIME_ZONE = "UTC"
 USE_TZ = USE_I18N = True
 
@@ -378,7 +381,13 @@ UNFOLD: dict[str, Any] = {
     "SITE_URL": "/",
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": "toolhub.access.navigation.favicon"}],
     "STYLES": ["toolhub.access.navigation.styles"],
-    "SCRIPTS": ["toolhub.access.navigation.labels", "toolhub.access.navigation.zone"],
+    "SCRIPTS": [
+        "toolhub.access.navigation.labels",
+        "toolhub.access.navigation.notices",
+        "toolhub.access.navigation.search",
+        "toolhub.access.navigation.keyboard",
+        "toolhub.access.navigation.zone",
+    ],
     "SHOW_HISTORY": True,
     "SHOW_VIEW_ON_SITE": False,
     "ENVIRONMENT": "toolhub.access.navigation.environment",

@@ -16,7 +16,18 @@ _MAX_TEXT_CHARACTERS = 300
 
 
 def find_url(text: str) -> str:
-    """Return the URL of the call or change that the text names; empty when there is none.
+    """Return the URL of the call or change that the text names; empty when there is none."""
+    row = find_row(text)
+    return "" if row is None else row_address(row)
+
+
+def row_address(row: Call | Action) -> str:
+    """Return the URL of the page of a call or change."""
+    return reverse(f"admin:audit_{row._meta.model_name}_change", args=(row.pk,))
+
+
+def find_row(text: str) -> Call | Action | None:
+    """Return the call or change that the text names, without its bodies; None when there is none.
 
     The text may be its id in any spelling, alone or inside a sentence such as an error message, or one of its links as
     `writer:sequence`.
@@ -31,9 +42,9 @@ def find_url(text: str) -> str:
         )
         text = link.subject if link is not None else ""
     if (match := _ID.search(text)) is None:
-        return ""
+        return None
     key = UUID(match[0])
-    for model in (Call, Action):
-        if model.objects.filter(pk=key).exists():
-            return reverse(f"admin:audit_{model._meta.model_name}_change", args=(key,))
-    return ""
+    return (
+        Call.objects.only("id", "name", "username", "outcome").filter(pk=key).first()
+        or Action.objects.only("id", "actor", "verb", "kind", "target").filter(pk=key).first()
+    )

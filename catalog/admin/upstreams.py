@@ -14,6 +14,7 @@ from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db.models import QuerySet, Value
 from django.http import Http404, HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
@@ -29,6 +30,7 @@ from audit.actions.cascade import BoundedDeletion
 from audit.admin_base import ModelAdmin
 from catalog.accounts import problems
 from catalog.accounts.problems import AccountProblem
+from catalog.admin.connection_tests import describe_listing, stream_test
 from catalog.admin.forms import CatalogueForm
 from catalog.models import Prompt, Resource, Secret, Tool, Upstream, secret_flows
 from catalog.models import validators as check
@@ -182,7 +184,7 @@ class UpstreamAdmin(BoundedDeletion, ModelAdmin):
         address = reverse("admin:catalog_upstream_tools", args=[row.pk])
         return format_html('<a href="{}" class="underline">{}</a>', address, gettext("Test connection and import"))
 
-    def tools_page(self, request: HttpRequest, pk: int) -> HttpResponse:
+    def tools_page(self, request: HttpRequest, pk: int) -> HttpResponseBase:
         upstream = Upstream.objects.filter(pk=pk).first()
         if upstream is None:
             raise Http404
@@ -191,6 +193,8 @@ class UpstreamAdmin(BoundedDeletion, ModelAdmin):
         found: list[discovery.Candidate] | HttpResponse | None = None
         if request.method == "POST":
             action = request.POST.get("action", "")
+            if action == "test" and not request.accepts("text/html"):
+                return stream_test(request, upstream)
             try:
                 found = self._run_action(request, upstream, action)
             except UpstreamError as error:
@@ -247,19 +251,7 @@ class UpstreamAdmin(BoundedDeletion, ModelAdmin):
                 self._add_accounts(request, upstream)
             case "test":
                 found = discovery.discover(upstream, user_id, "tested")
-                messages.success(
-                    request,
-                    gettext(
-                        "Connected to %(name)s: protocol version %(revision)s, %(tools)d tools, %(resources)d "
-                        "resources, %(prompts)d prompts. %(server)s"
-                    )
-                    % {
-                        "name": upstream.name,
-                        "revision": found.revision,
-                        **{f"{kind}s": len(found.items[kind]) for kind in KINDS},
-                        "server": found.server,
-                    },
-                )
+                messages.success(request, describe_listing(upstream, found))
                 self._report_problems(request, found)
             case "discover":
                 found = discovery.discover(upstream, user_id, "discovered")

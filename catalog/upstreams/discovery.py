@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
@@ -122,17 +122,19 @@ def _explain(error: ValueError | resolve.MissingSecret | CallNotLogged) -> str:
     return error.audit_message if isinstance(error, resolve.MissingSecret) else str(error)
 
 
-def discover(upstream: Upstream, user_id: int | None, verb: str) -> Listing:
+def discover(
+    upstream: Upstream, user_id: int | None, verb: str, lists: Callable[..., Coroutine[Any, Any, Listing]] = list_items
+) -> Listing:
     """Connect and list its items, log the admin activity, and store the health. Raises UpstreamError."""
     try:
-        found = run_in_loop(list_items(*resolve_connection(upstream, user_id)))
+        found = run_in_loop(lists(*resolve_connection(upstream, user_id)))
     except UpstreamError as error:
         store_health(upstream, problem=error.audit_message)
-        log.record(verb, "upstream", _name(upstream), None, {"problem": error.audit_message})
+        log.record(verb, "upstream", logged_name(upstream), None, {"problem": error.audit_message})
         raise
     store_health(upstream, found)
     numbers = {f"{kind}s": len(listed) for kind, listed in found.items.items() if kind == "tool" or listed}
-    log.record(verb, "upstream", _name(upstream), None, {"revision": found.revision, **numbers})
+    log.record(verb, "upstream", logged_name(upstream), None, {"revision": found.revision, **numbers})
     return found
 
 
@@ -213,7 +215,7 @@ def import_items(upstream: Upstream, found: Listing, wanted: Iterable[str]) -> O
     if outcome.imported or outcome.refused:
         refused = [refusal.name or "one that changed after it was looked at" for refusal in outcome.refused]
         after = {"imported": outcome.imported, "refused": refused}
-        log.record("imported from", "upstream", _name(upstream), None, after)
+        log.record("imported from", "upstream", logged_name(upstream), None, after)
         store_health(upstream, found)
     return outcome
 
@@ -357,5 +359,5 @@ def _source_name(row: CatalogueItem) -> str:
     return str(row.settings.get("tool") if isinstance(row, Tool) else getattr(row, "source", ""))
 
 
-def _name(upstream: Upstream) -> str:
+def logged_name(upstream: Upstream) -> str:
     return f"{upstream} (id {upstream.pk})"

@@ -23,6 +23,7 @@ from catalog.models.pinned import HINTS
 from catalog.runners.upstream_mcp.connection import Connection
 from catalog.runners.upstream_mcp.failures import UpstreamError, failure, refusal, timeout_error
 from catalog.runners.upstream_mcp.link import MAX_PAGES, Link, list_pages
+from catalog.runners.upstream_mcp.steps import Report, Steps
 
 Kind = Literal["tool", "resource", "prompt"]
 KINDS: Final[tuple[Kind, ...]] = ("tool", "resource", "prompt")
@@ -50,31 +51,42 @@ class Listing:
         return self.items["tool"]
 
 
-async def list_items(connection: Connection, values: Mapping[str, str]) -> Listing:
-    """List all items of the server, on a connection of its own. Raises UpstreamError when it has no list of tools."""
-    link = Link(connection, {name: values[name] for name in connection.secret_names}, CAPABILITIES)
+async def list_items(connection: Connection, values: Mapping[str, str], report: Report | None = None) -> Listing:
+    """List all items of the server, on a connection of its own; `report` hears of each step.
+
+    Raises UpstreamError when it has no list of tools.
+    """
+    steps = Steps(report)
+    link = Link(connection, {name: values[name] for name in connection.secret_names}, CAPABILITIES, steps=steps)
     try:
         async with _bounded_step(connection):
+            if connection.transport == "stdio":
+                steps.begin("initialize")
             await link.open()
+            steps.end("initialize")
+            steps.begin("tool")
             server = link.client.server_info if link.client is not None else None
             found = Listing(link.revision, f"{server.name} {server.version}"[:200] if server else "")
             too_many = gettext_noop("lists more than %(most)d tools.")
             async for tool in _listed(link, link.session.list_tools, "tools", too_many):
                 found.items["tool"].append(tool_definition(tool, connection))
-        await _list_more(link, found, "resource", _list_resources)
-        await _list_more(link, found, "prompt", _list_prompts)
+            steps.end("tool", len(found.tools))
+        await _list_more(link, found, "resource", _list_resources, steps)
+        await _list_more(link, found, "prompt", _list_prompts, steps)
         return found
     finally:
         await link.wait_closed()
 
 
 async def _list_more(
-    link: Link, found: Listing, kind: Kind, lists: Callable[[Link], Awaitable[list[Definition]]]
+    link: Link, found: Listing, kind: Kind, lists: Callable[[Link], Awaitable[list[Definition]]], steps: Steps
 ) -> None:
-    """List another kind; a failure is a problem of that kind alone."""
+    """List another kind; a failure is a problem of that kind alone, and its step does not end."""
+    steps.begin(kind)
     try:
         async with _bounded_step(link.connection):
             found.items[kind] = await lists(link)
+        steps.end(kind, len(found.items[kind]))
     except UpstreamError as error:
         found.problems[kind] = error
 

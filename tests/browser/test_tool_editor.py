@@ -134,7 +134,7 @@ def test_a_tool_is_made_with_the_table_of_parameters_then_changed_and_reverted(h
     page.wait_for_selector("#tool-look pre:has-text('\"metre\"')")
     page.wait_for_selector(READY)
     page.click("text=Save and continue editing")
-    page.wait_for_url("**/change/")
+    page.wait_for_url("**/change/#tab-2")
     page.wait_for_selector("#tool-look:not([hidden]) h3")
     assert hub.call(editor_seed.tool, name="convert_units")["input_schema"] == wanted
     tab(page, "Parameters")

@@ -13,7 +13,6 @@ from django.contrib.auth.models import Permission, User
 from django.utils import timezone
 from django.utils.translation import override
 
-from audit import local_time
 from audit.models import Call
 from catalog.advice.changes import Change
 from catalog.models import Tool
@@ -218,18 +217,53 @@ def test_a_tool_that_nobody_calls_is_named_with_its_twin_and_the_grant_it_lacks(
     html = section(page(client, root), "unused")
     assert "The name is almost the same as search_orders." in html
     assert "No grant allows this tool to anyone" in html.split("get_invoice_pdf")[1]
-    assert "It was not called in the last 30 days." in html and "since it was created" not in html
+    assert html.count("It has been enabled for 30 days without a call.") == 2
     assert "switched_off" not in html and "2" in page(client, root).split('href="#unused"')[1][:600]
 
 
-def test_a_new_tool_is_unused_only_since_it_exists_and_not_on_its_first_day(client, root):
-    make_tool("three_days_old")
-    age(3)
-    make_tool("made_today")
+def change(tool: Tool, days: float, **fields: object) -> None:
+    """Save the tool as it was so many days ago."""
+    Tool.objects.filter(pk=tool.pk).update(**fields)
+    tool.refresh_from_db()
+    tool.save()
+    newest = Tool.history.filter(id=tool.pk).latest("history_id")
+    Tool.history.filter(pk=newest.pk).update(history_date=timezone.now() - timedelta(days=days))
+
+
+def test_a_tool_is_unused_only_after_thirty_days_in_which_it_was_on(client, root):
+    again, brief, kept = make_tool("on_again"), make_tool("off_for_a_day"), make_tool("renamed_title")
+    age(40)
+    make_tool("made_yesterday")
+    Tool.history.filter(name="made_yesterday").update(history_date=timezone.now() - timedelta(days=29))
+    change(again, 35, enabled=False)
+    change(again, 2, enabled=True)
+    change(brief, 5, enabled=False)
+    change(brief, 4, enabled=True)
+    change(kept, 3, title="Other")
     html = section(page(client, root), "unused")
-    created = local_time.format_time_with_zone(timezone.now() - timedelta(days=3), "minutes")[:10]
-    assert f"It was not called since it was created on {created}" in html
-    assert "in the last 30 days.</span>" not in html and "made_today" not in html
+    assert "renamed_title" in html and "enabled for 30 days or longer" in html
+    for name in ("on_again", "off_for_a_day", "made_yesterday"):
+        assert name not in html, name
+
+
+def test_a_tool_in_its_first_day_is_judged_after_more_calls(client, root):
+    make_tool("report")
+    failed = {"name": "report", "outcome": "tool_error", "detail": "no"}
+    most = findings.MIN_YOUNG_CALLS
+    save(*(build_recent_call(100 + number, **failed, arguments=make_arguments(number)) for number in range(most - 1)))
+    assert "No slow or failing tools." in section(page(client, root), "trouble")
+    save(build_recent_call(500, name="report", arguments=make_arguments(most)))
+    assert f"{most - 1} of {most} calls failed" in section(page(client, root), "trouble")
+
+
+def test_a_tool_after_its_first_day_is_judged_after_a_few_calls(client, root):
+    make_tool("report")
+    age(2)
+    failed = {"name": "report", "outcome": "tool_error", "detail": "no"}
+    save(*(build_recent_call(100 + number, **failed, arguments=make_arguments(number)) for number in range(4)))
+    assert "No slow or failing tools." in section(page(client, root), "trouble")
+    save(build_recent_call(500, **failed, arguments=make_arguments(5)))
+    assert "5 of 5 calls failed" in section(page(client, root), "trouble")
 
 
 # --- names that are not there --------------------------------------------------------------------------------------
@@ -392,6 +426,7 @@ def test_who_may_not_change_tools_gets_no_link_and_nor_does_a_tool_of_another_se
         save(*(build_recent_call(300 + n, name=name, arguments=make_arguments(n), **slow) for n in range(3)))
     make_tool("ours")
     Tool.objects.filter(pk=make_tool("theirs").pk).update(runner="upstream_mcp")
+    age(2)
     assert section(page(client, root), "trouble").count("?advice=") == 1
     viewer = User.objects.create_user("viewer", is_staff=True)
     viewer.user_permissions.set(Permission.objects.filter(codename__in=["view_call", "view_tool"]))

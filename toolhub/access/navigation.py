@@ -90,6 +90,7 @@ GROUPS: tuple[tuple[Any, tuple[tuple[str, str], ...], tuple[tuple[str, str, Any,
             ("pages:sessions", "lan", gettext_lazy("Sessions"), ("access.view_connections",)),
             ("pages:jobs", "schedule", gettext_lazy("Background jobs"), ("access.view_connections",)),
             ("pages:backups", "backup", gettext_lazy("Backups"), ("pages.manage_backups",)),
+            ("pages:settings", "tune", gettext_lazy("Environment settings"), ("pages.view_settings",)),
         ),
     ),
 )
@@ -160,6 +161,21 @@ def styles(request: HttpRequest) -> str:
 def labels(request: HttpRequest) -> str:
     """Return the script that labels the theme's select boxes, which have no name for screen readers otherwise."""
     return static("toolhub/labels.js")
+
+
+def search(request: HttpRequest) -> str:
+    """Return the script that opens the search with Ctrl+K."""
+    return static("toolhub/search.js")
+
+
+def notices(request: HttpRequest) -> str:
+    """Return the script of what other scripts tell: the session ended, something was copied."""
+    return static("toolhub/notices.js")
+
+
+def keyboard(request: HttpRequest) -> str:
+    """Return the script with which the keyboard reaches every button of the theme."""
+    return static("toolhub/keyboard.js")
 
 
 def zone(request: HttpRequest) -> str:

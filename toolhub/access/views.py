@@ -32,7 +32,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from django.views.i18n import set_language
 
 from toolhub.access import connect as connect_page
-from toolhub.access import device_cookies, hooks, preferences, rotation, sign_in, temporary_passwords
+from toolhub.access import device_cookies, ended_sessions, hooks, preferences, rotation, sign_in, temporary_passwords
 from toolhub.access.backends import may_use_password
 from toolhub.access.forms import (
     MAX_KEY_CHARACTERS,
@@ -87,6 +87,7 @@ class SignIn(auth_views.LoginView):
             ways=hooks.installed().sign_in_ways(),
             can_reset=can_reset_passwords(),
             local_passwords=settings.LOCAL_PASSWORDS,
+            ended=self.request.GET.get(ended_sessions.PARAMETER, "") if not self.request.user.is_authenticated else "",
             here=reverse("access:login") + (f"?{urlencode({'next': wanted})}" if wanted else ""),
         )
 

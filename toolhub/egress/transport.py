@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import httpx2
 from django.utils.translation import gettext_noop as _
@@ -24,6 +24,8 @@ Watch: TypeAlias = Callable[[bool], Callable[[bytes], Awaitable[None]]]
 """Called for every response, with whether it is an event stream: returns the function that is awaited with each piece
 before it is passed on. An EgressError that it raises ends the response."""
 
+Trace: TypeAlias = Callable[[str, Any], Awaitable[None]]
+"""Awaited with every event of the HTTP library, such as "connection.connect_tcp.started", and its details."""
 OnStatus: TypeAlias = Callable[[httpx2.Request, int], None]
 """Called with the request and the status of every response, for clients of other protocols that do not pass it on."""
 
@@ -83,16 +85,19 @@ class CheckedTransport(httpx2.AsyncHTTPTransport):
         max_bytes: int,
         watch: Watch | None = None,
         on_status: OnStatus | None = None,
+        trace: Trace | None = None,
     ) -> None:
         super().__init__(verify=context, trust_env=False)
         # A pool of its own, not that of `fetch`: it ends with this client, which belongs to one user and one token.
         self._pool = new_pool(allowed, resolver, context, MAX_CONNECTIONS, KEEP_ALIVE_SECONDS)
-        self._max_bytes, self._watch, self._on_status = max_bytes, watch, on_status
+        self._max_bytes, self._watch, self._on_status, self._trace = max_bytes, watch, on_status, trace
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         try:
             parse_url(str(request.url))
             request.headers["accept-encoding"] = "identity"
+            if self._trace is not None:
+                request.extensions = {**request.extensions, "trace": self._trace}
             response = await super().handle_async_request(request)
         except EgressError as error:
             raise EgressTransportError(error, request) from None
@@ -128,6 +133,7 @@ def checked_client(
     ssl_context: ssl.SSLContext | None = None,
     watch: Watch | None = None,
     on_status: OnStatus | None = None,
+    trace: Trace | None = None,
 ) -> httpx2.AsyncClient:
     """Return a client with these checks.
 
@@ -137,7 +143,7 @@ def checked_client(
         headers=dict(headers or {}),
         timeout=httpx2.Timeout(timeout, read=read_timeout),
         transport=CheckedTransport(
-            allowed, resolver, ssl_context or default_ssl_context(), max_bytes, watch, on_status
+            allowed, resolver, ssl_context or default_ssl_context(), max_bytes, watch, on_status, trace
         ),
         follow_redirects=False,
         trust_env=False,

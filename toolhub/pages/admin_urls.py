@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from toolhub.pages import backups, examples, jobs, next_steps, review, sessions, view_as
+from toolhub.pages import backups, examples, jobs, next_steps, review, sessions, settings_table, view_as
 from toolhub.pages.access import bulk, give_form, group, imports, matrix, remedy_changes, revocation, tool, toolset
 from toolhub.pages.health import views
 from toolhub.pages.inbox import reported_calls, request_page, request_queue
+from toolhub.pages.search import views as search_views
 from toolhub.pages.tool_tests import views as test_views
 from toolhub.pages.try_it import views as try_it_views
 
@@ -56,6 +57,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("backups/withdraw/", backups.withdraw, name="backups-withdraw"),
     path("health/", views.health, name="health"),
     path("jobs/", jobs.jobs, name="jobs"),
+    path("search/", search_views.search, name="search"),
+    path("settings/", settings_table.list_settings, name="settings"),
     path("sessions/", sessions.sessions, name="sessions"),
     path("sessions/disconnect/", sessions.disconnect, name="sessions-disconnect"),
     path("sessions/close/", sessions.close, name="sessions-close"),

@@ -23,7 +23,10 @@ class BackupConfirmation(models.Model):
         verbose_name = _("backup confirmation")
         verbose_name_plural = _("backup confirmations")
         default_permissions = ()
-        permissions = (("manage_backups", gettext_noop("Can see what to back up, and confirm backups")),)
+        permissions = (
+            ("manage_backups", gettext_noop("Can see what to back up, and confirm backups")),
+            ("view_settings", gettext_noop("Can see which environment settings are set")),
+        )
         constraints = [models.CheckConstraint(condition=Q(id=1), name="one_backup_confirmation")]
 
     def __str__(self) -> str:

@@ -22,6 +22,7 @@ from catalog.runners import networks
 from catalog.runners.upstream_mcp import pipes
 from catalog.runners.upstream_mcp.connection import Connection
 from catalog.runners.upstream_mcp.failures import UpstreamError, failure, refused_error, timeout_error
+from catalog.runners.upstream_mcp.steps import Steps
 from toolhub import __version__, egress
 from toolhub.wire.json_size import MAX_VALUES
 
@@ -82,9 +83,10 @@ class Link:
         capabilities: Mapping[str, Any] | None = None,
         on_change: Callable[[int], object] | None = None,
         load: MessageLoad | None = None,
+        steps: Steps | None = None,
     ) -> None:
         self.connection = connection
-        self._load = load or MessageLoad()
+        self._load, self._steps = load or MessageLoad(), steps or Steps()
         self._secrets = dict(secrets)
         self._capabilities = capabilities or {}
         self._on_change = on_change
@@ -205,10 +207,11 @@ class Link:
                 timeout=connection.timeout,
                 read_timeout=MAX_SILENCE_SECONDS,
                 max_bytes=MAX_MESSAGE_BYTES,
-                resolver=networks.resolver(),
+                resolver=self._steps.watch_resolver(networks.resolver()),
                 allowed=networks.allowed_within(connection.allowed_networks),
                 watch=self._watch,
                 on_status=self._note_status,
+                trace=self._steps.trace(),
             )
 
         if connection.transport == "sse":

@@ -15,7 +15,7 @@ const field = (name) => form.elements.namedItem(name);
 // --- sections ------------------------------------------------------------------------------------------------------
 
 const sections = [...root.querySelectorAll(".tool-section")];
-const remembered = `tool-section ${location.pathname}`;
+const TAB = /^#tab-([1-9])$/;
 const tabs = sections.map((section, index) => {
   section.id = `tool-section-${index + 1}`;
   section.setAttribute("role", "tabpanel");
@@ -39,22 +39,23 @@ list.addEventListener("keydown", (event) => {
   tabs[next].focus();
 });
 
-function open(index) {
+function open(index, named = true) {
   for (const [number, section] of sections.entries()) {
     section.hidden = number !== index;
     tabs[number].setAttribute("aria-selected", String(number === index));
     tabs[number].tabIndex = number === index ? 0 : -1;
   }
-  sessionStorage.setItem(data.isNew ? "tool-section new" : remembered, String(index));
+  if (!named) return;
+  // The address names the tab: it stays after saving and reloading, and another tool begins with its first one.
+  const address = location.pathname + location.search;
+  history.replaceState(history.state, "", index ? `${address}#tab-${index + 1}` : address);
 }
 
 root.classList.add("tool-editor-on");
 root.prepend(list);
 const refused = sections.findIndex((section) => section.querySelector(".errorlist, .text-red-600 li"));
-// After a first save the page goes on where it was.
-const saved = !data.isNew && document.referrer.endsWith("/add/") ? sessionStorage.getItem("tool-section new") : null;
-const before = data.isNew ? 0 : Number(sessionStorage.getItem(remembered) ?? saved ?? 0);
-open(refused >= 0 ? refused : before < sections.length ? before : 0);
+const named = Number(TAB.exec(location.hash)?.[1] ?? 1) - 1;
+open(refused >= 0 ? refused : named < sections.length ? named : 0, false);
 
 // --- what stands on top of the text areas --------------------------------------------------------------------------
 
@@ -96,7 +97,7 @@ async function fillFrom(name, always) {
   let row;
   try {
     const answer = await fetch(`${data.function}?${new URLSearchParams({ runner: runner.value, name })}`, { headers: { Accept: "application/json" } });
-    if (!answer.ok) return;
+    if (window.toolhub.isSignedOut(answer) || !answer.ok) return;
     row = await answer.json();
   } catch { return; }
   for (const column of FILLED) {
@@ -133,7 +134,7 @@ async function look() {
   panel.setAttribute("aria-busy", "true");
   try {
     const answer = await fetch(data.look, { method: "POST", body: new FormData(form), signal: asked.signal, headers: { Accept: "application/json" } });
-    if (!answer.ok) throw new Error(String(answer.status));
+    if (window.toolhub.isSignedOut(answer) || !answer.ok) throw new Error(String(answer.status));
     const found = await answer.json();
     show(found.html);
     place(found.problems);

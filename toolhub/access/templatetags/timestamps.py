@@ -11,8 +11,10 @@ from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
 
+from audit import local_time
+
 register = template.Library()
-FORMATS = {"date": "%Y-%m-%d", "both": "%Y-%m-%d %H:%M", "seconds": "%Y-%m-%d %H:%M:%S"}
+PRECISIONS = {"both": "minutes", "seconds": "seconds"}
 
 
 @register.simple_tag
@@ -20,8 +22,10 @@ def timestamp(value: datetime | None, precision: str = "both") -> SafeString | s
     """Return a <time> element, to the "date", the minute ("both") or the "seconds"; nothing for None."""
     if value is None:
         return ""
-    local = timezone.localtime(value)
-    text = local.strftime(FORMATS[precision]) + ("" if precision == "date" else f" {local:%Z}")
+    if precision == "date":
+        text = f"{timezone.localtime(value):%Y-%m-%d}"
+    else:
+        text = local_time.format_time_with_zone(value, PRECISIONS[precision])
     return format_html('<time datetime="{}" data-local="{}">{}</time>', value.isoformat(), precision, text)
 
 
@@ -34,5 +38,5 @@ def ago(value: datetime | None) -> SafeString | str:
         text = _("less than a minute ago")
     else:
         text = _("%(time)s ago") % {"time": timesince(value, depth=1)}
-    exact = timezone.localtime(value).strftime(f"{FORMATS['both']} %Z")
+    exact = local_time.format_time_with_zone(value, "minutes")
     return format_html('<time datetime="{}" title="{}">{}</time>', value.isoformat(), exact, text)

@@ -215,11 +215,15 @@ def _name_cause(fact: NameFact) -> str:
 
 
 def trouble_section(sample: CallSample) -> Section:
-    found = findings.find_troubles(sample.attempts)
+    found = findings.find_troubles(sample.attempts, queries.find_young())
     return Section(
         "trouble",
         _("Slow and failing tools"),
-        _("Tools with a fifth or more failed calls, repeated timeouts, or a p95 latency of at least ten seconds."),
+        _(
+            "A tool is listed for five failed calls that are a fifth of all, three timeouts, or a p95 latency of ten "
+            "seconds. In its first day, it is judged after %(calls)d calls."
+        )
+        % {"calls": findings.MIN_YOUNG_CALLS},
         _("No slow or failing tools."),
         [_trouble_finding(one, sample) for one in found[:MAX_LISTED_FINDINGS]],
         len(found),
@@ -342,17 +346,15 @@ def unused_section() -> Section:
             advice.append(
                 _("Say in the description when to use it, or disable it: every tool uses context-window space.")
             )
-        text = _("It was not called in the last 30 days.")
-        if one.since is not None:
-            text = _("It was not called since it was created on %(at)s.") % {
-                "at": local_time.format_time_with_zone(one.since, "minutes")
-            }
+        text = _("It has been enabled for %(days)d days without a call.") % {"days": queries.UNUSED_DAYS}
         shown.append(Finding(_tool_label(one.tool), text, "", [], advice))
-    about = _("Enabled tools without a call in the last 30 days, or since they were created, if that is a day ago.")
+    about = _("Tools that have been enabled for %(days)d days or longer, and had no call in that time.") % {
+        "days": queries.UNUSED_DAYS
+    }
     if not live:
         about += " " + _("Counted up to %(at)s. Newer calls are still being counted.") % {
             "at": local_time.format_time_with_zone(counted, "minutes")
         }
     return Section(
-        "unused", _("Tools that are never called"), about, _("Every enabled tool was called."), shown, number
+        "unused", _("Tools that are never called"), about, _("Every tool that is old enough was called."), shown, number
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -20,6 +20,8 @@ MIN_ABANDONED_ERRORS = 3
 ABANDONED_SECONDS = 600.0
 MIN_FAILED_CALLS = 5
 MIN_FAILED_SHARE = 0.2
+MIN_YOUNG_CALLS = 20
+"""Minimum number of calls from which a tool in its first day is judged: people try a new tool with wrong values."""
 MIN_SLOW_MICROSECONDS = 10_000_000
 MIN_TIMEOUTS = 3
 MIN_INVENTED_CALLS = 3
@@ -276,13 +278,16 @@ def _find_turn(calls: Sequence[Attempt]) -> float | None:
     return calls[first].at if failed >= MIN_SAME_CAUSE * len(after) else None
 
 
-def find_troubles(attempts: Iterable[Attempt]) -> list[Trouble]:
+def find_troubles(attempts: Iterable[Attempt], young: Container[str] = ()) -> list[Trouble]:
+    """Return the tools that fail often or are slow; those that are `young` only from more calls on."""
     ran: dict[str, list[Attempt]] = defaultdict(list)
     for one in attempts:
         if one.known and one.outcome in EXECUTED_OUTCOMES:
             ran[one.name].append(one)
     found = []
     for tool, calls in ran.items():
+        if tool in young and len(calls) < MIN_YOUNG_CALLS:
+            continue
         failed = [one for one in calls if one.outcome != outcomes.OK]
         timeouts = sum(one.outcome == outcomes.TIMEOUT for one in failed)
         took = sorted(one.took for one in calls if one.took is not None)

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db.models import Q, TextField
+from django.db.models import OuterRef, Q, Subquery, TextField
 from django.db.models.functions import MD5, Cast
 from django.utils import timezone
 
@@ -221,8 +221,8 @@ def find_change_before(tool: str, at: float) -> datetime | None:
 # --- tools without calls -----------------------------------------------------------------------------------------
 
 UNUSED_DAYS = 30
-MIN_AGE = timedelta(days=1)
-"""A tool that is younger is not reported as unused."""
+"""Days for which a tool must have been enabled without a call before it is reported as unused."""
+YOUNG_AGE = timedelta(days=1)
 MAX_LISTED_TOOLS = 20
 _MAX_COMPARED_TOOLS = 50
 """Maximum number of tools with a shared word in the name whose descriptions are compared."""
@@ -233,13 +233,11 @@ class Unused:
     tool: str
     granted: bool
     """Whether a grant allows the tool to any user."""
-    since: datetime | None
-    """When the tool was created, if that is within the counted days."""
     similar_tools: list[Suggestion]
 
 
 def find_unused() -> tuple[list[Unused], int, datetime, bool]:
-    """Return the first few enabled tools without a call in 30 days, and their total.
+    """Return the first few tools that were enabled for 30 days without a call, and their total.
 
     The third value is the end of the counted time, the fourth is True when that is now.
     """
@@ -247,9 +245,8 @@ def find_unused() -> tuple[list[Unused], int, datetime, bool]:
     now = timezone.now()
     available = Tool.objects.filter(enabled=True, quarantined_since__isnull=True).order_by("name")
     names = list(available.values_list("name", flat=True))
-    created = _find_created(now - timedelta(days=UNUSED_DAYS))
-    young = {name for name, at in created.items() if now - at < MIN_AGE}
-    uncalled = [name for name in names if name not in called and name not in young]
+    recent = _find_recent(now - timedelta(days=UNUSED_DAYS))
+    uncalled = [name for name in names if name not in called and name not in recent]
     rows = list(Tool.objects.filter(name__in=uncalled[:MAX_LISTED_TOOLS]).order_by("name"))
     granted = _find_granted([row.pk for row in rows])
     similar = _find_similar_names([row.name for row in rows], names)
@@ -259,7 +256,6 @@ def find_unused() -> tuple[list[Unused], int, datetime, bool]:
         Unused(
             row.name,
             row.pk in granted,
-            created.get(row.name),
             beside.describe_similar(
                 row, [(name, descriptions[name]) for name in similar[row.name] if name in descriptions]
             )[:3],
@@ -269,11 +265,25 @@ def find_unused() -> tuple[list[Unused], int, datetime, bool]:
     return found, len(uncalled), counted, live
 
 
-def _find_created(since: datetime) -> dict[str, datetime]:
-    """Return the tools that were created since then."""
-    rows = Tool.history.filter(history_date__gte=since).filter(history_type="+").values_list("id", "history_date")
-    born = dict(rows)
-    return {name: born[key] for key, name in Tool.objects.filter(pk__in=born).values_list("pk", "name")}
+def find_young() -> frozenset[str]:
+    """Return the names of the tools in their first day."""
+    made = Tool.history.filter(history_type="+", history_date__gte=timezone.now() - YOUNG_AGE).values("id")
+    return frozenset(Tool.objects.filter(pk__in=made).values_list("name", flat=True))
+
+
+def _find_recent(since: datetime) -> set[str]:
+    """Return the names of the tools that were created or switched on since then."""
+    later = Tool.history.filter(history_date__gte=since)
+    made = later.filter(Q(history_type="+") | Q(enabled=False)).values("id")
+    # A tool that was saved since then can have been off before.
+    newest_before = (
+        Tool.history.filter(id=OuterRef("pk"), history_date__lt=since)
+        .order_by("-history_date", "-history_id")
+        .values("enabled")[:1]
+    )
+    before = Tool.objects.filter(pk__in=later.values("id")).annotate(was_on=Subquery(newest_before))
+    names = Tool.objects.filter(pk__in=made).values_list("name", flat=True)
+    return {*names, *before.filter(was_on=False).values_list("name", flat=True)}
 
 
 def _find_granted(ids: list[int]) -> set[int]:

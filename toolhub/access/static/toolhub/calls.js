@@ -20,7 +20,8 @@
 
   const get = async (part, address = location.href) => {
     const headers = part ? { "X-Part": part } : {};
-    const answer = await fetch(address, { headers, credentials: "same-origin", redirect: "error" });
+    const answer = await fetch(address, { headers, credentials: "same-origin" });
+    if (window.toolhub.isSignedOut(answer)) throw new Error("signed out");
     if (!answer.ok) throw new Error(String(answer.status));
     const found = new DOMParser().parseFromString(await answer.text(), "text/html");
     localise(found);
@@ -66,8 +67,9 @@
     const button = form.querySelector("button");
     button.disabled = true;
     try {
-      const options = { method: "POST", body: new FormData(form), headers: { Accept: "application/json" }, redirect: "error" };
+      const options = { method: "POST", body: new FormData(form), headers: { Accept: "application/json" } };
       const answer = await fetch(form.action, options);
+      if (window.toolhub.isSignedOut(answer)) return;
       if (!answer.ok) throw new Error(String(answer.status));
       say((await answer.json()).text);
       refresh();

@@ -38,7 +38,20 @@
     for (const select of document.querySelectorAll("select.select2-hidden-accessible")) mend(select);
   }
 
+  // Names in a list that would make their column wide or their row high: cut, with all of it as the title.
+  function cut(cell) {
+    const text = cell.textContent.trim();
+    if (text.length <= 60 || cell.querySelector("input, button, select, img, svg, ul, p, .th-cut")) return;
+    const holder = cell.querySelector("a") || cell;
+    const box = document.createElement("span");
+    box.className = "th-cut";
+    box.title = text;
+    box.append(...holder.childNodes);
+    holder.append(box);
+  }
+
   document.addEventListener("DOMContentLoaded", function () {
+    for (const cell of document.querySelectorAll("#result_list tbody :is(td, th)")) cut(cell);
     let waiting = false;
     new MutationObserver(function () {
       if (waiting) return;

@@ -44,7 +44,10 @@
     });
     here.addEventListener("close", (event) => {
       if (socket === here) socket = null;
-      if (event.code === SIGNED_OUT) over = true;
+      if (event.code === SIGNED_OUT) {
+        over = true;
+        window.toolhub.announceSignedOut();
+      }
       tell(over ? "ended" : "waiting");
       again();
     });

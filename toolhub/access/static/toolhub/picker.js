@@ -31,7 +31,7 @@ for (const picker of pickers ? pickers.querySelectorAll("[data-picker]") : []) {
     address.searchParams.set("kind", kind);
     address.searchParams.set("q", query);
     const answer = await fetch(address, { headers: { Accept: "application/json" } });
-    if (!answer.ok || asked !== query) return;
+    if (window.toolhub.isSignedOut(answer) || !answer.ok || asked !== query) return;
     const taken = new Set([...chosen.querySelectorAll("input")].map((box) => box.value));
     const { results } = await answer.json();
     found.replaceChildren(...results.filter(({ id }) => !taken.has(String(id))).map(({ id, name }) => entry(id, name, false)));

@@ -27,11 +27,12 @@ for (const button of document.querySelectorAll("[data-copy-from]")) {
     let done = false;
     try {
       const answer = await fetch(button.dataset.copyFrom, { credentials: "same-origin" });
-      done = answer.ok && await put(await answer.text());
+      done = !window.toolhub.isSignedOut(answer) && answer.ok && await put(await answer.text());
     } catch {
       done = false;
     }
     button.textContent = done ? button.dataset.done : button.dataset.failed;
+    window.toolhub.say(button.textContent);
     setTimeout(() => { button.textContent = before; }, 2000);
   });
 }

@@ -8,8 +8,8 @@
     if (busy(part)) return;
     const address = new URL(window.location.href);
     address.searchParams.set("again", "1");
-    const answer = await fetch(address, { credentials: "same-origin", redirect: "error" });
-    if (!answer.ok) return;
+    const answer = await fetch(address, { credentials: "same-origin" });
+    if (window.toolhub.isSignedOut(answer) || !answer.ok) return;
     const found = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById(part.id);
     if (found && !busy(part)) part.replaceChildren(...found.childNodes);
   };

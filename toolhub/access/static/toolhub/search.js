@@ -1,96 +1,127 @@
-// A search of the audit log goes on by itself: rows are added until the page is full, then the calls are counted.
-// Each request is one short step of the server; it ends with the page, or with Stop.
+// The search of the admin: Ctrl+K or Cmd+K, or any link with data-search, opens the dialog. A combobox: the focus stays
+// in the field, the arrows move through the results, Enter opens one, Escape closes. The dialog gives the focus back.
 "use strict";
 
-(() => {
-  const state = document.getElementById("search-state");
-  if (!state) return;
-  const PAUSE_MS = 100;
-  const MAX_COUNTED = 10000;
-  const table = document.getElementById("result_list");
-  const progress = state.querySelector("[data-progress]");
-  const total = state.querySelector("[data-total]");
-  const stop = state.querySelector("[data-stop]");
-  const names = new Map(JSON.parse(document.getElementById("status-names").textContent));
-  const maxRows = Number(state.dataset.maxRows);
-  const control = new AbortController();
-  let rows = Number(state.dataset.rows);
+document.addEventListener("DOMContentLoaded", () => {
+  const dialog = document.getElementById("th-search");
+  if (!dialog) return;
+  const form = dialog.querySelector("form");
+  const field = form.elements.q;
+  const list = dialog.querySelector("[role=listbox]");
+  const said = dialog.querySelector("[role=status]");
+  let waiting = 0;
+  let asked = "";
+  let current = -1;
 
-  const step = async (parameters) => {
-    const address = new URL(state.dataset.url, location.href);
-    for (const [name, value] of Object.entries(parameters)) if (value) address.searchParams.set(name, value);
-    const answer = await fetch(address, { credentials: "same-origin", redirect: "error", signal: control.signal });
-    if (!answer.ok) throw new Error(String(answer.status));
-    await new Promise((done) => setTimeout(done, PAUSE_MS));
-    control.signal.throwIfAborted();
-    return answer.json();
-  };
-  const number = (value) => value.toLocaleString(document.documentElement.lang || undefined);
-  const say = (found, backTo) => {
-    const text = ngettext("Searched back to %(at)s, %(found)s call found", "Searched back to %(at)s, %(found)s calls found", found);
-    progress.textContent = interpolate(text, { at: backTo, found: number(found) }, true);
-  };
-
-  const pageState = (answer) => {
-    document.getElementById("page-count").textContent = interpolate(gettext("%s on this page"), [number(rows)]);
-    const note = document.getElementById("searched-back");
-    const link = document.querySelector("a[rel=next]");
-    if (answer.older && link) {
-      const address = new URL(link.href);
-      address.searchParams.set("before", answer.older);
-      link.href = address;
-      if (!answer.back_to) link.textContent = `${gettext("Older")} →`;
-    } else if (link) link.remove();
-    if (note && answer.back_to) note.textContent = interpolate(gettext("Searched back to %s. Older entries were not searched."), [answer.back_to]);
-    else if (note) note.remove();
-  };
-
-  const fill = async () => {
-    let older = state.dataset.older;
-    while (older && rows < maxRows) {
-      const answer = await step({ before: older, rows: maxRows - rows });
-      table.tBodies[0].insertAdjacentHTML("beforeend", answer.rows);
-      rows += answer.found;
-      const nothing = document.getElementById("nothing");
-      if (nothing && rows) nothing.remove();
-      else if (nothing && !answer.older) nothing.firstElementChild.textContent = gettext("No entries match this search and these filters.");
-      table.hidden = !rows;
-      pageState(answer);
-      document.dispatchEvent(new CustomEvent("toolhub:rows"));
-      older = answer.back_to ? answer.older : "";
-      if (older) say(rows, answer.back_to);
+  const point = (number) => {
+    const options = list.children;
+    if (options[current]) options[current].setAttribute("aria-selected", "false");
+    current = options.length ? (number + options.length) % options.length : -1;
+    const chosen = options[current];
+    if (chosen) {
+      chosen.setAttribute("aria-selected", "true");
+      chosen.scrollIntoView({ block: "nearest" });
+      field.setAttribute("aria-activedescendant", chosen.id);
+    } else {
+      field.removeAttribute("aria-activedescendant");
     }
   };
 
-  const count = async () => {
-    const counts = new Map();
-    let found = 0;
-    let older = "";
-    do {
-      const answer = await step({ before: older });
-      for (const [status, calls] of Object.entries(answer.counts)) counts.set(status, (counts.get(status) || 0) + calls);
-      found += answer.found;
-      older = answer.older;
-      if (older) say(found, answer.back_to);
-    } while (older && found < MAX_COUNTED);
-    const text = older
-      ? interpolate(gettext("More than %s calls found"), [number(found)])
-      : interpolate(ngettext("%s call found", "%s calls found", found), [number(found)]);
-    const byStatus = [...counts].sort((one, other) => other[1] - one[1]).map(([status, calls]) => `${names.get(status) || status} ${number(calls)}`);
-    progress.textContent = "";
-    total.textContent = [text, ...(counts.size > 1 ? [byStatus.join(", ")] : [])].join(": ");
+  const part = (name, text) => {
+    const made = document.createElement("span");
+    made.className = `th-search-${name}`;
+    made.textContent = text;
+    return made;
   };
 
-  stop.addEventListener("click", () => control.abort());
-  addEventListener("pagehide", () => control.abort());
-  state.hidden = false;
-  (async () => {
+  const option = ({ title, kind, detail, url }, number) => {
+    const made = document.createElement("a");
+    made.id = `th-search-${number}`;
+    made.className = "th-search-result";
+    made.href = url;
+    made.tabIndex = -1;
+    made.setAttribute("role", "option");
+    made.setAttribute("aria-selected", "false");
+    made.append(part("title", title));
+    if (detail) made.append(part("detail", detail));
+    made.append(part("kind", kind));
+    made.addEventListener("mousemove", () => { if (current !== number) point(number); });
+    return made;
+  };
+
+  const show = (results, text) => {
+    list.replaceChildren(...results.map(option));
+    list.hidden = !results.length;
+    field.setAttribute("aria-expanded", String(results.length > 0));
+    current = -1;
+    point(results.length ? 0 : -1);
+    said.textContent = text;
+  };
+
+  const count = (number) => {
+    const { none, one, many } = dialog.dataset;
+    return number === 0 ? none : number === 1 ? one : many.replace("%s", String(number));
+  };
+
+  const ask = async () => {
+    clearTimeout(waiting);
+    const query = field.value.trim();
+    if (query === asked) return;
+    asked = query;
+    if (!query) return show([], "");
+    const address = new URL(form.action);
+    address.searchParams.set("q", query);
     try {
-      await fill();
-      await count();
-    } catch (error) {
-      if (!control.signal.aborted) progress.textContent = gettext("The search stopped: the server did not answer. Reload this page.");
+      const answer = await fetch(address, { headers: { Accept: "application/json" } });
+      if (asked !== query) return;
+      if (window.toolhub.isSignedOut(answer)) return show([], "");
+      if (!answer.ok) throw new Error(String(answer.status));
+      const { results } = await answer.json();
+      if (asked === query) show(results, count(results.length));
+    } catch {
+      if (asked !== query) return;
+      asked = "";
+      show([], dialog.dataset.failed);
     }
-    stop.hidden = true;
-  })();
-})();
+  };
+
+  const open = () => {
+    if (!dialog.open) dialog.showModal();
+    field.select();
+    field.focus();
+  };
+
+  document.addEventListener("keydown", (event) => {
+    const wanted = (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey;
+    if (!wanted || event.key.toLowerCase() !== "k") return;
+    event.preventDefault();
+    if (dialog.open) dialog.close();
+    else open();
+  });
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("a[data-search]");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    open();
+  });
+  dialog.addEventListener("click", (event) => {
+    if (event.target === dialog || event.target.closest("[data-close]")) dialog.close();
+  });
+  field.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(ask, 120); });
+  field.addEventListener("keydown", (event) => {
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      event.preventDefault();
+      point(current + (event.key === "ArrowDown" ? 1 : -1));
+    } else if (event.key === "Escape") {
+      // A search field would only empty itself.
+      event.preventDefault();
+      dialog.close();
+    }
+  });
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    await ask();
+    const chosen = list.children[current];
+    if (chosen && asked === field.value.trim()) chosen.click();
+  });
+});

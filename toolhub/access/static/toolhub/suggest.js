@@ -12,7 +12,7 @@ for (const input of document.querySelectorAll("input[data-suggest]")) {
     address.searchParams.set("q", query);
     try {
       const answer = await fetch(address, { headers: { Accept: "application/json" } });
-      if (!answer.ok || asked !== query) return;
+      if (window.toolhub.isSignedOut(answer) || !answer.ok || asked !== query) return;
       const { results } = await answer.json();
       input.list.replaceChildren(...results.map(({ value, label }) => {
         const option = document.createElement("option");

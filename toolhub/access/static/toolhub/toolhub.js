@@ -18,7 +18,7 @@ document.addEventListener("click", async (event) => {
   }
   const before = button.dataset.label || (button.dataset.label = button.textContent);
   button.textContent = button.dataset.done;
-  button.setAttribute("aria-live", "polite");
+  window.toolhub.say(button.dataset.done);
   setTimeout(() => { button.textContent = before; }, 2000);
 });
 

@@ -69,11 +69,13 @@
     try {
       const answer = await fetch(run.address, { headers: { Accept: "application/json" } });
       if (run !== current) return;
-      const refused = answer.status === 403 || answer.redirected; // to the sign-in
-      if (answer.status === 404 || refused) {
+      const ended = window.toolhub.isSignedOut(answer);
+      const refused = answer.status === 403;
+      if (answer.status === 404 || refused || ended) {
         clearInterval(clock);
         part("running").hidden = true;
         current = null; // news that comes later asks no more
+        if (ended) return;
         return say(refused
           ? gettext("You no longer have permission to view this run. Its call is in the audit log.")
           : gettext("This run is no longer available here. Its call is in the audit log."));
@@ -137,6 +139,7 @@
         body: new URLSearchParams(body),
         headers: { Accept: "application/json" },
       });
+      if (window.toolhub.isSignedOut(answer)) return;
       if (!answer.ok) throw new Error(String(answer.status));
       const state = await answer.json();
       if (state.refused) {

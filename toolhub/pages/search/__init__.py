@@ -1,0 +1,1 @@
+"""The search of the admin: everything that one person may open, by name or by id."""
