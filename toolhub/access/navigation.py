@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from django.apps import apps
 from django.conf import settings
 from django.contrib import admin
+from django.db.models import Count, Subquery, Value
 from django.http import HttpRequest
 from django.templatetags.static import static
 from django.urls import reverse
@@ -97,25 +97,44 @@ GROUPS: tuple[tuple[Any, tuple[tuple[str, str], ...], tuple[tuple[str, str, Any,
 """The title of a group, its models (name, icon), and its other pages (address name, icon, title, permissions)."""
 
 
-def _count_reviews() -> int:
-    """Return how many tools, resources and prompts need review, with one query."""
-    first, *others = (
-        apps.get_model(f"catalog.{name}")._default_manager.needing_review().order_by().values("pk")
-        for name in ("tool", "resource", "prompt")
-    )
-    return int(first.union(*others, all=True).count())
+def _needing_review(rows: Any) -> Any:
+    return rows.needing_review()
 
 
-def _count_open(label: str) -> int:
-    return int(apps.get_model(label)._default_manager.filter(state="open").count())
+def _open(rows: Any) -> Any:
+    return rows.filter(state="open")
 
 
-BADGES: Mapping[str, Callable[[], int]] = {
-    "pages:review": _count_reviews,
-    "pages:requests": partial(_count_open, "catalog.accessrequest"),
-    "pages:reports": partial(_count_open, "catalog.callreport"),
+BADGES: Mapping[str, tuple[tuple[str, ...], Callable[[Any], Any]]] = {
+    "pages:review": (("catalog.tool", "catalog.resource", "catalog.prompt"), _needing_review),
+    "pages:requests": (("catalog.accessrequest",), _open),
+    "pages:reports": (("catalog.callreport",), _open),
 }
-"""The number beside a page in the sidebar; none for 0."""
+"""Address of a page -> the rows that its number in the sidebar counts: the models, and the choice of their rows."""
+
+
+def _count_badges(user: Any, addresses: Iterable[str]) -> dict[str, int]:
+    """Return the number of each of the pages that has one, with one query for all."""
+    counts = {
+        f"{address.partition(':')[2]}_{number}": _count(choose(apps.get_model(label)._default_manager))
+        for address in addresses
+        for labels, choose in [BADGES.get(address, ((), _open))]
+        for number, label in enumerate(labels)
+    }
+    if not counts:
+        return {}
+    row = type(user)._default_manager.filter(pk=user.pk).order_by().annotate(**counts).values(*counts).first() or {}
+    found: dict[str, int] = {}
+    for name, number in row.items():
+        address = f"pages:{name.partition('_')[0]}"
+        found[address] = found.get(address, 0) + (number or 0)
+    return found
+
+
+def _count(rows: Any) -> Subquery:
+    return Subquery(
+        rows.order_by().annotate(every_row=Value(1)).values("every_row").annotate(number=Count("pk")).values("number")
+    )
 
 
 def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
@@ -124,6 +143,9 @@ def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
     An auditor finds the audit log and no link that answers 403.
     """
     groups: list[dict[str, Any]] = []
+    user = request.user
+    allowed = {address for *_, others in GROUPS for address, _, _, needed in others if user.has_perms(needed)}
+    badges = _count_badges(user, sorted(allowed & BADGES.keys()))
     for title, entries, others in GROUPS:
         items = []
         for label, icon in entries:
@@ -132,10 +154,9 @@ def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
             if page is not None and page.has_view_or_change_permission(request):
                 name = f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist"
                 items.append({"title": capfirst(model._meta.verbose_name_plural), "icon": icon, "link": reverse(name)})
-        for address, icon, name, permissions in others:
-            if request.user.has_perms(permissions):
-                badge = BADGES[address]() if address in BADGES else 0
-                look = {"badge": badge, "badge_variant": "warning"}
+        for address, icon, name, _permissions in others:
+            if address in allowed:
+                look = {"badge": badges.get(address, 0), "badge_variant": "warning"}
                 items.append({"title": str(name), "icon": icon, "link": reverse(address), **look})
         if items:
             groups.append({"title": title, "separator": bool(groups), "items": items})
