@@ -8,6 +8,7 @@ from typing import Any
 from django.apps import apps
 from django.conf import settings
 from django.contrib import admin
+from django.contrib.auth import get_user_model
 from django.db.models import Count, Subquery, Value
 from django.http import HttpRequest
 from django.templatetags.static import static
@@ -123,7 +124,8 @@ def _count_badges(user: Any, addresses: Iterable[str]) -> dict[str, int]:
     }
     if not counts:
         return {}
-    row = type(user)._default_manager.filter(pk=user.pk).order_by().annotate(**counts).values(*counts).first() or {}
+    one_row = get_user_model()._default_manager.filter(pk=user.pk).order_by()
+    row = one_row.annotate(**counts).values(*counts).first() or {}
     found: dict[str, int] = {}
     for name, number in row.items():
         address = f"pages:{name.partition('_')[0]}"
