@@ -131,7 +131,7 @@ def _fill_copy(main: BaseDatabaseWrapper, wrapper: BaseDatabaseWrapper) -> _Copy
         target.execute("PRAGMA foreign_keys = OFF")
         source.execute("BEGIN")  # deferred: it reads one state and locks nothing
         try:
-            schema = source.execute(SCHEMA).fetchall()
+            schema = _without_shadows(source.execute(SCHEMA).fetchall())
             sequences = dict(source.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
             copy = _Copy(wrapper, 0, sequences)
             for kind, name, statement in schema:
@@ -158,6 +158,12 @@ def _fill_copy(main: BaseDatabaseWrapper, wrapper: BaseDatabaseWrapper) -> _Copy
                 target.execute(statement)
         target.execute("PRAGMA foreign_keys = ON")
     return copy
+
+
+def _without_shadows(schema: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    """Return the schema without the tables that a virtual table makes for itself."""
+    virtual = tuple(f"{name}_" for _, name, statement in schema if statement.upper().startswith("CREATE VIRTUAL"))
+    return [row for row in schema if not row[1].startswith(virtual)]
 
 
 def _is_empty_in_copy(table: str) -> bool:

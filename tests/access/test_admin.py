@@ -192,7 +192,7 @@ def test_permissions_are_searchable_only_by_staff_who_change_users(root: User, v
     asked = {"app_label": "auth", "model_name": "user", "field_name": "user_permissions", "term": "view_call"}
     assert browser(viewer).get(path, asked).status_code == 403
     found = browser(root).get(path, asked).json()["results"]
-    assert [row["text"].rpartition(" | ")[2] for row in found] == ["Can view call"]
+    assert [row["text"].rpartition(" | ")[2] for row in found] == ["Can view call", "Can view reported call"]
     assert browser(root).get("/admin/auth/permission/add/").status_code == 403
 
 
@@ -205,7 +205,7 @@ def test_permissions_are_named_in_the_language_of_the_page(root: User, alice: Us
         found = client.get("/admin/autocomplete/", {**asked, "term": term}, **chinese).json()["results"]  # type: ignore[arg-type]
         return [row["text"].rpartition(" | ")[2] for row in found]
 
-    assert texts("view_call") == ["可以查看调用"]
+    assert texts("view_call") == ["可以查看调用", "可以查看被报告的调用"]
     assert texts("cancel_call") == ["可以取消正在运行的调用"]
     alice.user_permissions.add(Permission.objects.get(codename="add_toolset"))
     page = client.get(f"/admin/auth/user/{alice.pk}/change/", **chinese).content.decode()  # type: ignore[arg-type]

@@ -92,7 +92,7 @@ def test_a_change_is_posted_with_a_csrf_token_by_staff_who_may_open_the_page(
     before = stored()
     assert press(careful, alice, tool, "give").status_code == 403
     assert press(sign_in("catalog.add_grant", "catalog.view_tool"), alice, tool, "give").status_code == 403
-    assert press(Client(), alice, tool, "give").url.startswith("/admin/login/")
+    assert press(Client(), alice, tool, "give").url.startswith("/sign-in/")
     assert stored() == before
 
 
@@ -268,7 +268,7 @@ def test_names_are_for_those_who_may_view_what_they_name(browser: Client, alice:
     factories.grant(bob, factories.make_tool("private"))
     client = sign_in(*PAGES)
     page = client.get("/admin/view-as/?user=alice").content.decode()
-    assert "redundancies" not in page and "bob" not in page
+    assert "redundancies" not in page and "bob" not in page.replace("combobox", "")
     assert f"Grant {grant.pk}. alice is not in a group that has access." in read_advice(client, alice).text
     assert "alice is not in the group redundancies-2027." in read_advice(browser, alice).text
     assert read_advice(browser, alice, "private").text == "Only other people have access."
