@@ -111,7 +111,9 @@ def _remove_bodies(rows: list[tuple[UUID, str, str]]) -> int:
             " WHERE id = %s AND body_state = ''",
             values,
         )
-        whole.remove([pk for pk, _arguments, _result in rows])
+        keys = [pk for pk, _arguments, _result in rows]
+        text_index.index_remains(keys)
+        whole.remove(keys)
     return len(values)
 
 

@@ -31,9 +31,9 @@ class Slice(Generic[P]):
     following: P
 
 
-def limit() -> UUID:
-    """Return the id below which calls may be handled now."""
-    return first_id_of(timestamps.now_ms() - LAG_MS)
+def limit(lag_ms: int = LAG_MS) -> UUID:
+    """Return the id below which calls may be handled now: those of this age."""
+    return first_id_of(timestamps.now_ms() - lag_ms)
 
 
 def open_ids(state: RollupProgress | TextProgress) -> list[UUID]:

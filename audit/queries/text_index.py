@@ -5,7 +5,11 @@ an entry that is outdated or forged finds nothing wrong.
 
 SQLite has a full-text index of three-character pieces (FTS5, `trigram`), PostgreSQL one of pg_trgm, both over the table
 of `CallText`, never over `audit_call`: the writer of calls pays nothing. A background job adds the calls that ended.
-Triggers remove the text of a call in the transaction that removes its row or its body, also for SQL from outside.
+Triggers remove the text of a call in the transaction that removes its row or its body, also for SQL from outside; what
+retention leaves of the call is indexed again.
+
+The table is no part of the hash chain: whoever can write SQL can hide calls from the index. So only pages of lists use
+it. Exports and case files read the calls.
 """
 
 from __future__ import annotations
@@ -31,6 +35,8 @@ logger = logging.getLogger(__name__)
 
 FIELDS = ("arguments", "result", "name", "username", "client_name", "credential", "rule", "detail")
 """Columns of a call whose text is searched."""
+JSON_FIELDS = 2
+"""The first so many of them hold JSON."""
 SLICE_CALLS, READ_CALLS = 200, 50
 """Calls after which the progress is stored, and calls with bodies that are in memory at a time."""
 MAX_BATCH_CHARACTERS = 200_000
@@ -40,11 +46,16 @@ MIN_GAP_SECONDS = 0.02
 BUSY_SHARE = 0.02
 """Share of the time that the job works while its process serves calls."""
 JOB_SECONDS = 50.0
-MAX_QUERY_SECONDS = 1.0
-"""Maximum seconds of a question to the index on PostgreSQL; then the calls themselves are searched."""
+LAG_MS = 600_000
+"""Minimum age of a call when it is indexed. Another machine's clock may be as late as verification allows for entries
+without a checkpoint (`integrity.links.LATE_MS`); newer calls are searched themselves."""
+MAX_QUERY_SECONDS = 0.5
+"""Maximum seconds of a question to the index; then the calls themselves are searched."""
 MIN_TERM_CHARACTERS = 3
-MAX_PIECES = 60
-"""Maximum three-character pieces of a text that are looked up; the calls decide about the rest."""
+MAX_PIECES = 8
+"""Maximum three-character pieces of a text that SQLite looks up, from all of it; the calls decide about the rest."""
+_STEPS_BETWEEN_CHECKS = 2_000
+"""Instructions of SQLite after which the time of a question is checked."""
 TABLE, INDEX = CallText._meta.db_table, "audit_calltext_trigrams"
 _WIDE = "\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 _WIDE_RUN = re.compile(f"[{_WIDE}]{{2,}}")
@@ -68,6 +79,13 @@ _SQLITE = (
     " BEGIN DELETE FROM {table} WHERE call_id = OLD.id; END",
     "CREATE TRIGGER IF NOT EXISTS audit_call_text_pruned AFTER UPDATE OF body_state ON audit_call"
     " BEGIN DELETE FROM {table} WHERE call_id = OLD.id; END",
+)
+_SQLITE_TRIGGERS = (
+    "audit_text_added",
+    "audit_text_removed",
+    "audit_text_changed",
+    "audit_call_text_gone",
+    "audit_call_text_pruned",
 )
 _POSTGRESQL = (
     "CREATE EXTENSION IF NOT EXISTS pg_trgm",
@@ -110,9 +128,13 @@ def exists() -> bool:
     """Return whether this database has the index."""
     with connection.cursor() as cursor:
         if connection.vendor == "sqlite":
-            cursor.execute("SELECT 1 FROM sqlite_master WHERE name = 'audit_call_text_pruned'")
-        else:
-            cursor.execute("SELECT 1 FROM pg_trigger WHERE tgname = 'audit_call_text_gone'")
+            wanted = [INDEX, *_SQLITE_TRIGGERS]
+            places = ", ".join(["%s"] * len(wanted))
+            cursor.execute(f"SELECT count(*) FROM sqlite_master WHERE name IN ({places})", wanted)  # noqa: S608
+            return bool(cursor.fetchone()[0] == len(wanted))
+        cursor.execute(
+            "SELECT 1 FROM pg_trigger WHERE tgname = 'audit_call_text_gone' AND tgrelid = to_regclass('audit_call')"
+        )
         return cursor.fetchone() is not None
 
 
@@ -129,8 +151,9 @@ def advice() -> str:
 
 
 def make_text(values: Sequence[str]) -> str:
-    """Return the searchable text of these columns of a call, in which a text is found by `normalize`."""
-    whole = "\n".join(_unescape(value) for value in values).casefold()
+    """Return the searchable text of the columns FIELDS of a call, in which a text is found by `normalize`."""
+    bodies, names = values[:JSON_FIELDS], values[JSON_FIELDS:]
+    whole = "\n".join([*map(_unescape, bodies), *names]).casefold()
     # Two Chinese characters are a word but no three-character piece: with spaces around them, they are.
     pairs = {run[at : at + 2] for run in _WIDE_RUN.findall(whole) for at in range(len(run) - 1)}
     return f"{whole}\n {' '.join(sorted(pairs))} " if pairs else whole
@@ -140,6 +163,8 @@ def normalize(term: str) -> str:
     """Return the spelling of a searched text in the index; empty when the index cannot answer for it."""
     folded = term.casefold()
     if "\\" in term:  # spelled as in JSON, which the index does not keep
+        return ""
+    if term.upper().casefold() != folded:  # databases compare such letters in another way: the dotless i of Turkish
         return ""
     if len(folded) == 2 and _WIDE_RUN.fullmatch(folded):
         return f" {folded} "
@@ -180,7 +205,7 @@ def catch_up(seconds: float, pause: Callable[[], None] = lambda: None) -> bool:
     """Index the calls that ended, for about `seconds` at most. Return True when all are indexed."""
     deadline = time.monotonic() + seconds
     state = TextProgress.objects.filter(pk=1).first() or _create_progress()
-    first, below = True, progress.limit()
+    first, below = True, progress.limit(LAG_MS)
     _forget_statistics()
     while state.through < below:
         began = time.monotonic()
@@ -219,15 +244,15 @@ def _index_slice(state: TextProgress, below: UUID, *, recheck: bool) -> TextProg
     part = progress.read_slice(state, below, SLICE_CALLS, recheck=recheck)
     if part is None:
         return None
-    batch: list[CallText] = []
+    batch: list[tuple[CallText, str]] = []
     characters = 0
     for at in range(0, len(part.ids), READ_CALLS):
         ids = part.ids[at : at + READ_CALLS]
         # Read completely: SQLite begins no transaction while an older state of the database is still being read.
-        calls = list(Call.objects.filter(pk__in=ids, body_state="").order_by("pk").values_list("pk", *FIELDS))
-        for pk, *values in calls:
+        calls = list(Call.objects.filter(pk__in=ids).order_by("pk").values_list("pk", "body_state", *FIELDS))
+        for pk, state_of_body, *values in calls:
             text = make_text(values)
-            batch.append(CallText(call_id=pk, text=text))
+            batch.append((CallText(call_id=pk, text=text), state_of_body))
             characters += len(text)
             if characters > MAX_BATCH_CHARACTERS:
                 _add(batch)
@@ -240,14 +265,21 @@ def _index_slice(state: TextProgress, below: UUID, *, recheck: bool) -> TextProg
     return part.following
 
 
-def _add(batch: list[CallText]) -> None:
+def _add(batch: list[tuple[CallText, str]]) -> None:
     with transaction.atomic():
         lock()
         # A body that was removed since it was read must not come back.
-        kept = set(
-            Call.objects.filter(pk__in=[row.call_id for row in batch], body_state="").values_list("pk", flat=True)
-        )
-        CallText.objects.bulk_create([row for row in batch if row.call_id in kept], ignore_conflicts=True)
+        states = dict(Call.objects.filter(pk__in=[row.call_id for row, _ in batch]).values_list("pk", "body_state"))
+        kept = [row for row, state in batch if states.get(row.call_id) == state]
+        CallText.objects.bulk_create(kept, ignore_conflicts=True)
+
+
+def index_remains(keys: Sequence[UUID]) -> None:
+    """Index what is left of calls whose bodies were removed, in that transaction."""
+    if exists():
+        calls = Call.objects.filter(pk__in=keys).order_by("pk").values_list("pk", *FIELDS)
+        texts = [CallText(call_id=pk, text=make_text(values)) for pk, *values in calls]
+        CallText.objects.bulk_create(texts, ignore_conflicts=True)
 
 
 def split(keys: Sequence[UUID]) -> Iterator[list[UUID]]:
@@ -301,16 +333,27 @@ def find(term: str, low: UUID | None, high: UUID, limit: int) -> list[UUID] | No
 
 
 def _ask_sqlite(wanted: str, parameters: list[Any]) -> list[tuple[Any]] | None:
-    pieces = list(dict.fromkeys(wanted[at : at + 3] for at in range(len(wanted) - 2)))[:MAX_PIECES]
+    pieces = list(dict.fromkeys(wanted[at : at + 3] for at in range(len(wanted) - 2)))
+    pieces = pieces[:: -(-len(pieces) // MAX_PIECES)]
     match = " AND ".join('"{}"'.format(piece.replace('"', '""')) for piece in pieces)
+    deadline = time.monotonic() + MAX_QUERY_SECONDS
     with connection.cursor() as cursor:
-        # CROSS JOIN: the index is read first, whatever the planner believes.
-        cursor.execute(
-            f"SELECT t.call_id FROM {INDEX} CROSS JOIN {TABLE} t ON t.id = {INDEX}.rowid"  # noqa: S608
-            f" WHERE {INDEX} MATCH %s AND t.call_id >= %s AND t.call_id < %s LIMIT %s",
-            [match, *parameters],
-        )
-        return list(cursor.fetchall())
+        driver = connection.connection
+        driver.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_BETWEEN_CHECKS)
+        try:
+            # CROSS JOIN: the index is read first, whatever the planner believes.
+            cursor.execute(
+                f"SELECT t.call_id FROM {INDEX} CROSS JOIN {TABLE} t ON t.id = {INDEX}.rowid"  # noqa: S608
+                f" WHERE {INDEX} MATCH %s AND t.call_id >= %s AND t.call_id < %s LIMIT %s",
+                [match, *parameters],
+            )
+            return list(cursor.fetchall())
+        except OperationalError as error:
+            if "interrupted" in str(error):
+                return None
+            raise
+        finally:
+            driver.set_progress_handler(None, 0)
 
 
 def _ask_postgresql(wanted: str, parameters: list[Any]) -> list[tuple[Any]] | None:

@@ -75,7 +75,8 @@ def test_what_retention_removes_leaves_the_index(what):
     text_index.catch_up(60)
     assert suggested("4711")
     retention.prune(timezone.now(), what)
-    assert suggested("4711") == [] and found("4711") == [] and not CallText.objects.exists()
+    assert suggested("4711") == [] and found("4711") == []
+    assert not CallText.objects.filter(text__contains="4711").exists()
 
 
 @pytest.mark.parametrize(
@@ -230,12 +231,75 @@ def test_a_search_of_suggested_calls_stops_in_time_and_goes_on(monkeypatch):
     assert len(CallSearch(q="needle").page(before=part.older).rows) == 3
 
 
-def test_an_export_of_a_text_reads_the_index(django_assert_max_num_queries):
-    save_texts(*(f"invoice {number}" for number in range(300)))
+def test_an_export_of_a_text_does_not_believe_the_index():
+    save_texts(*(f"invoice {number}" for number in range(30)))
     text_index.catch_up(60)
-    with django_assert_max_num_queries(10):
-        batches = list(CallSearch(q="invoice 123").iterate_batches(10))
-    assert [row.request_id for batch in batches for row in batch] == ["123"]
+    CallText.objects.all().delete()
+    batches = list(CallSearch(q="invoice 12").iterate_batches(10))
+    assert [row.request_id for batch in batches for row in batch] == ["12"]
+
+
+def check_that_pruned_calls_are_found():
+    calls = save_texts("invoice 4711", name="weather_lookup", detail="exploded", client_name="agent-7")
+    text_index.catch_up(60)
+    assert retention.prune(timezone.now(), retention.BODIES).bodies == 1
+    for text in ("weather_lookup", "exploded", "agent-7"):
+        assert suggested(text) == [calls[0].pk] and found(text) == [0]
+    assert suggested("4711") == [] and found("4711") == []
+    TextProgress.objects.all().delete()
+    CallText.objects.all().delete()
+    text_index.catch_up(60)  # an index that is built after the removal
+    assert suggested("exploded") == [calls[0].pk]
+
+
+def test_what_retention_leaves_of_a_call_is_still_found():
+    check_that_pruned_calls_are_found()
+
+
+@pytest.mark.postgres
+def test_what_retention_leaves_of_a_call_is_still_found_on_postgresql(postgres_store: AuditStore) -> None:
+    check_that_pruned_calls_are_found()
+
+
+def test_backslashes_outside_of_json_are_text():
+    save_texts("a", detail=r"cannot open C:\temp\report.txt", client_name=r"C:\new\nice-client")
+    for _ in range(2):
+        for text in ("report.txt", "temp", "nice-client"):
+            assert found(text) == [0], text
+        text_index.catch_up(60)
+
+
+def test_a_search_of_ones_own_calls_stops_at_no_call_of_another_user(alice, bob, monkeypatch):
+    monkeypatch.setattr(search, "MAX_SEARCH_SECONDS", -1)
+    monkeypatch.setattr(search, "CHUNK_CANDIDATES", 3)
+    save_texts(*["nightfall"] * 8, user=bob)
+    save_texts("day", first=20, user=alice)
+    text_index.catch_up(60)
+    for q in ("nightfall", "absent"):
+        part = search.page_for_user(alice.pk, {"q": q})
+        assert (part.rows, part.older, part.newer, part.stopped_at) == ([], "", "", None)
+
+
+def test_a_question_that_takes_sqlite_too_long_is_answered_by_the_calls(monkeypatch):
+    save_texts(*["needle"] * 300)
+    text_index.catch_up(60)
+    monkeypatch.setattr(text_index, "MAX_QUERY_SECONDS", -1)
+    monkeypatch.setattr(text_index, "_STEPS_BETWEEN_CHECKS", 10)
+    assert suggested("needle") is None
+    assert len(found("needle")) == 300
+    monkeypatch.undo()
+    assert len(suggested("needle") or ()) == 300, "the connection works as before"
+
+
+def test_calls_that_another_clock_logged_late_are_indexed():
+    text_index.catch_up(60)
+    late = timezone.now() - timedelta(minutes=9)
+    save(build_call(1, started_at=late, arguments='"needle"'))
+    assert found("needle") == [1]
+
+
+def test_a_letter_that_databases_fold_in_another_way_is_searched_in_the_calls():
+    assert text_index.normalize("kapısı") == ""
 
 
 def test_large_texts_are_indexed_in_small_transactions(monkeypatch):
@@ -243,7 +307,7 @@ def test_large_texts_are_indexed_in_small_transactions(monkeypatch):
     sizes: list[int] = []
     add = text_index._add
 
-    def add_and_note(batch: list[CallText]) -> None:
+    def add_and_note(batch: list[Any]) -> None:
         sizes.append(len(batch))
         add(batch)
 
@@ -306,7 +370,7 @@ def test_old_calls_are_indexed_in_the_order_of_time_and_newer_ones_wait(monkeypa
     assert not text_index.catch_up(-1)
     assert CallText.objects.count() == 2 and found("needle") == [0, 1, 2, 3, 4]
     assert text_index.catch_up(60) and found("needle") == [0, 1, 2, 3, 4]
-    assert timedelta() < timezone.now() - search.time_of(TextProgress.objects.get().through) < timedelta(minutes=2)
+    assert timedelta() < timezone.now() - search.time_of(TextProgress.objects.get().through) < timedelta(minutes=12)
 
 
 def test_statistics_of_an_index_that_was_small_do_not_slow_down_a_large_one(sqlite_store: AuditStore) -> None:
