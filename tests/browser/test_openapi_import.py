@@ -57,7 +57,7 @@ def test_a_secret_is_created_on_the_preview_and_the_document_stays_for_other_cho
     assert VALUE not in page.content()
     page.check("#operation-1")
     page.click("button[value=import]")
-    page.wait_for_url("**/admin/catalog/tool/")
+    page.wait_for_url("**/admin/imports/*/")
     mine.open("/admin/catalog/importeddocument/")
     page.click("th a:has-text('Shop') >> nth=-1")
     page.click("text=Change choices")

@@ -266,6 +266,7 @@ def export_call(page: Any, call_id: str, file: Path) -> None:
     hand.click("text=Apply")
     page.wait_for_url("**outcome=cancelled**")  # the list before had the call as well
     page.wait_for_selector(f"a[href*='{call_id}']")
+    hand.click("summary >> text=Export")
     with page.expect_download() as download:
         hand.click("text=JSON Lines")
     download.value.save_as(file)

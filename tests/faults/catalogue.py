@@ -1782,8 +1782,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a body that retention removed meanwhile is not indexed",
         "audit/queries/text_index.py",
-        'for row in batch], body_state="")',
-        "for row in batch])",
+        "if states.get(row.call_id) == state]",
+        "if row.call_id in states]",
         "tests/audit/test_text_index.py",
     ),
     Fault(
