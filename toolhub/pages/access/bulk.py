@@ -33,6 +33,7 @@ from catalog.policy import messages as policy_messages
 from toolhub.pages.access.matrix import CHANGE_PERMISSIONS, describe_changes
 from toolhub.pages.lists import filter_rows
 from toolhub.pages.staff import page, staff_page
+from toolhub.ranking import rank_by_name
 
 MAX_RESULTS = 30
 """Maximum results of one search."""
@@ -186,8 +187,9 @@ def _picker(kind: tuple[str, Any, Any, tuple[str, ...]], data: QueryDict) -> Pic
 
 def _search(kind: tuple[str, Any, Any, tuple[str, ...]], query: str) -> list[tuple[int, str]]:
     _key, _title, model, names = kind
-    found = filter_rows(model.objects.all(), names, query.strip()[:100])
-    return list(found.order_by(names[0]).values_list("pk", names[0])[:MAX_RESULTS])
+    query = query.strip()[:100]
+    found = rank_by_name(filter_rows(model.objects.all(), names, query), names[0], query)
+    return list(found.values_list("pk", names[0])[:MAX_RESULTS])
 
 
 @admin.action(description=gettext_lazy("Change grants for selected items"), permissions=["grants"])
