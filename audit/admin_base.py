@@ -46,6 +46,19 @@ class ModelAdmin(ThemeModelAdmin):
                     raise IncorrectLookupParameters(f"no row has such a value: {name}")
         return super().get_changelist_instance(request)
 
+    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
+        """Refuse filters by columns that no form has, such as digests: a filter reads them letter by letter."""
+        name = lookup.partition("__")[0]
+        try:
+            field = self.opts.get_field(name)
+        except FieldDoesNotExist:
+            field = None
+        shown = {*self.list_display, *(one for one in self.list_filter if isinstance(one, str)), *self.search_fields}
+        is_hidden = isinstance(field, models.Field) and not field.editable and not field.primary_key
+        if is_hidden and name not in shown and not any(one.startswith(f"{name}__") for one in map(str, shown)):
+            return False
+        return bool(super().lookup_allowed(lookup, value, request))
+
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
         """Redirect to the admin activity of the row.
 

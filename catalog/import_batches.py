@@ -23,6 +23,7 @@ from django.utils import timezone
 from audit.actions import actor, log
 from audit.format import uuid7
 from audit.models import Call
+from audit.redaction.redactor import redact_label
 from catalog.models import Grant, ImportBatch, ImportedItem, Limit, ToolTest
 from catalog.models.base import CatalogueItem
 from catalog.policy import large_changes
@@ -153,7 +154,8 @@ def _find_called(kind: str, items: Sequence[CatalogueItem], since: datetime) -> 
         rows = calls.filter(target_id__in=[item.pk for item in chunk]).order_by()
         # A call of a template has the address that it was filled to; every other one has the name, which has an index.
         if not any(getattr(item, "uri_template", "") for item in chunk):
-            rows = rows.filter(name__in=[str(item) for item in chunk])
+            # The log has names without secrets, as in the address of a resource, and cuts long ones.
+            rows = rows.filter(name__in=[redact_label(str(item))[:500] for item in chunk])
         found |= {key for key in rows.values_list("target_id", flat=True).distinct() if key is not None}
     return found
 

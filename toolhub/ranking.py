@@ -12,7 +12,7 @@ WORD_BREAKS = " _-./:@"
 
 def rank_by_name(rows: QuerySet[Any], name: str, text: str) -> QuerySet[Any]:
     """Return the rows ordered by how well the column `name` matches the text, then by name; all of them are kept."""
-    text = text.strip()
+    text = text.replace("\0", "").strip()  # PostgreSQL takes no NUL
     if not text:
         return rows.order_by(name, "pk")
     word = Q()

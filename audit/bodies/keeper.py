@@ -56,9 +56,20 @@ class BodyKeeper:
                 self._waiting.append((entry.id, ending.result_sha256, text))
                 self._characters += len(text)
                 if self._thread is None:
-                    self._thread = Thread(target=self._run, name="audit-bodies", daemon=True)
-                    self._thread.start()
+                    self._start()
                 self._changed.notify_all()
+
+    def _start(self) -> None:
+        """Start the thread. Where the system has none left, the next result tries again."""
+        thread = Thread(target=self._run, name="audit-bodies", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            self._dropped, self._why = self._dropped + len(self._waiting), str(error)
+            self._waiting.clear()
+            self._characters = 0
+        else:
+            self._thread = thread
 
     def flush(self, timeout: float) -> bool:
         """Wait at most `timeout` seconds, and return whether everything is written or given up."""

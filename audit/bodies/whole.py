@@ -52,7 +52,7 @@ def keep(call_id: UUID, digest: str, text: str) -> bool:
         call = Call.objects.select_for_update().filter(pk=call_id, body_state="").exclude(outcome=outcomes.RUNNING)
         if not call.values_list("pk").first():
             return False
-        WholeBody.objects.select_for_update().get_or_create(
+        WholeBody.objects.select_for_update().defer("data").get_or_create(
             digest=digest, defaults={"size": len(data), "stored": len(packed), "data": packed}
         )
         WholeBodyUse.objects.get_or_create(call_id=call_id, defaults={"digest": digest})

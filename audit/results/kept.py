@@ -22,7 +22,10 @@ EMPTY, COMPLETE, WHOLE, CUT, ALTERED = "empty", "complete", "whole", "cut", "alt
 UNKEPT, PRUNED = "unkept", "pruned"
 """COMPLETE: the call has all of it. WHOLE: the call has the beginning, and all of it is kept beside the log. CUT: only
 the beginning is kept. ALTERED: what is kept beside the log is not what was logged. UNKEPT: too large to be logged."""
-_UNKEPT = ('{"$redacted":"not logged', '{"$redacted":"too large to record"')
+_UNKEPT = re.compile(
+    r'\{"\$redacted":"(?:too large to record"|not logged: [\w ]{1,100}"(?:,"length":[0-9]{1,20})?)\}', re.ASCII
+)
+"""All of what is logged instead of a body: a caller's own text that only begins like it is a body like any other."""
 _REPLACED = re.compile(r"\$redacted|\[redacted ")
 
 
@@ -93,7 +96,7 @@ def read_result(call: Call) -> Kept:
 
 
 def _state(text: str) -> str:
-    return UNKEPT if text.startswith(_UNKEPT) else COMPLETE if text else EMPTY
+    return UNKEPT if _UNKEPT.fullmatch(text) else COMPLETE if text else EMPTY
 
 
 def value(found: Kept) -> Any:

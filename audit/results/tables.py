@@ -119,7 +119,8 @@ class _Schema:
         """Return the names that are present: first those of the schema in its order, then the others."""
         properties = self.part.get("properties")
         named = [name for name in properties if name in present] if isinstance(properties, Mapping) else []
-        return [*named, *(name for name in present if name not in named)]
+        known = set(named)
+        return [*named, *(name for name in present if name not in known)]
 
     def text(self, member: str) -> str:
         found = self.part.get(member)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -28,6 +29,12 @@ class Effect:
     def needs_attention(self) -> bool:
         """Whether the request has to be read by itself, and is not approved among others."""
         return bool(self.destructive or self.warnings)
+
+    @property
+    def digest(self) -> str:
+        """Text that differs when anything of the effect does: a decision names the effect that was read."""
+        items = sorted((item.kind, item.id, is_destructive(item)) for item in self.items)
+        return hashlib.sha256(repr((items, sorted(self.warnings))).encode()).hexdigest()
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ from django.test import Client
 from audit.auditors import READABLE
 from catalog.models import PersonalSecret, Secret
 from tests import census, factories
+from toolhub.access.models import AccessToken
 
 pytestmark = pytest.mark.django_db
 
@@ -136,3 +137,18 @@ def test_the_group_has_what_is_declared_and_only_permissions_to_view(auditor: Us
     wanted = {f"{label}.{name}" for label, names in READABLE.items() for name in names}
     assert auditor.get_all_permissions() == wanted and all(".view_" in name for name in wanted)
     assert Permission.objects.filter(codename="view_connections").exists()
+
+
+def test_no_filter_of_a_list_reads_a_digest(client: Client, alice: User) -> None:
+    AccessToken.objects.issue(alice, "laptop")
+    auditor = User.objects.create_user("audrey-2", is_staff=True)
+    auditor.groups.add(Group.objects.get(name="auditor"))
+    client.force_login(auditor)
+    for path, name in (
+        ("/admin/access/accesstoken/", "digest__startswith"),
+        ("/admin/oauth/connectedapp/", "code_digest__startswith"),
+        ("/admin/oauth/connectedapp/", "previous_digest__startswith"),
+    ):
+        answers = {client.get(path, {name: value}).status_code for value in ("", "a", "zzz")}
+        assert answers <= {400, 403}, (path, name, answers)
+    assert client.get("/admin/access/accesstoken/").status_code == 200

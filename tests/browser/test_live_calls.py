@@ -140,7 +140,7 @@ def test_the_page_of_a_running_call_shows_its_end(hub: Hub, window: Windows, cli
     page.wait_for_selector("#call progress:visible")
     page.click("#call >> text=Cancel")
     page.wait_for_selector("h1 >> text=cancelled")
-    assert page.locator("#call >> text=Cancel").count() == 0
+    assert page.locator("form[data-cancel]").count() == 0
     assert running.exception(60) is not None
 
 

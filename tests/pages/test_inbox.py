@@ -335,3 +335,16 @@ def test_view_as_names_an_open_request_to_those_who_may_see_requests(charlie: Us
     assert "charlie requested it." in text and f'href="{page(made)}"' in text
     decisions.decline(made.pk, "root")
     assert "charlie requested it." not in read(viewer, address)
+
+
+def test_an_approval_of_something_else_than_was_shown_is_asked_again(
+    approver: Client, charlie: User, numbers: Toolset
+) -> None:
+    made = ask(charlie, numbers)
+    address = f"/admin/requests/{made.pk}/"
+    reviewed = approver.get(address).context["reviewed"]
+    factories.make_tool("drop_all", toolset=numbers, destructive=True)
+    page = approver.post(f"{address}decide/", {"decision": "approve", "reviewed": reviewed})
+    assert "Review it again." in page.content.decode() and not Grant.objects.exists()
+    approver.post(f"{address}decide/", {"decision": "approve", "reviewed": page.context["reviewed"]})
+    assert Grant.objects.filter(user=charlie, toolset=numbers).exists()

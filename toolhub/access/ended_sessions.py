@@ -35,7 +35,7 @@ def find_page(request: HttpRequest) -> str:
     ):
         return ""
     parts = urlsplit(referrer)
-    if not parts.netloc or not parts.path.startswith("/") or parts.path.startswith("//"):
+    if not parts.netloc or not parts.path.startswith("/") or parts.path.startswith(("//", "/\\")):
         return ""
     return f"{parts.path}?{parts.query}" if parts.query else parts.path
 

@@ -14,7 +14,7 @@ MAX_SEARCH_WORDS = 5
 
 def filter_rows(rows: QuerySet[Any], fields: Iterable[str], text: str) -> QuerySet[Any]:
     """Return the rows in which every word occurs in at least one of the fields; all rows for an empty search."""
-    for word in text.split()[:MAX_SEARCH_WORDS]:
+    for word in text.replace("\0", " ").split()[:MAX_SEARCH_WORDS]:  # PostgreSQL takes no NUL
         anywhere = Q()
         for name in fields:
             anywhere |= Q(**{f"{name}__icontains": word})

@@ -129,6 +129,8 @@ def test_from_an_upstream_server_that_wants_a_sign_in_to_the_answer_of_a_tool(
     page.click("button[value=discover]")
     page.check(f"input[name=item][aria-label='{name}_whoami']")
     page.click("form:has(input[name=item]) button")
+    page.wait_for_url("**/admin/imports/*/")
+    page.goto(f"{site.url}/admin/catalog/upstream/{number}/tools/")
     page.wait_for_selector("#upstream-tools a[href*='/admin/catalog/tool/']")
     imported = f"{name}_whoami"
     context.close()

@@ -203,7 +203,7 @@ def _parse(data: QueryDict) -> tuple[Wish | None, list[str]]:
         problems.append(_("Enter environment names such as production, separated by spaces."))
     if problems:
         return None, problems
-    return Wish(who, what, effect, until, where, data.get("note", "").strip()[:500]), problems
+    return Wish(who, what, effect, until, where, data.get("note", "").replace("\0", "").strip()[:500]), problems
 
 
 def _parse_who(data: QueryDict) -> tuple[grant_changes.Subject, ...]:

@@ -112,6 +112,12 @@ def _decide(request: HttpRequest, found: AccessRequest, values: dict[str, Any]) 
     details = {"name": invisible.show(found.name), "person": invisible.show(found.person.get_username())}
     try:
         if request.POST.get("decision") == "approve":
+            effect = request_queue.make_examiner().examine(found)
+            if request.POST.get("reviewed", effect.digest) != effect.digest:
+                messages.warning(
+                    request, _("What this request gives changed since you opened the page. Review it again.")
+                )
+                return False
             environments = (settings.ENVIRONMENT,) if values["here_only"] else ()
             decided = decisions.approve(
                 found.pk,
@@ -168,6 +174,7 @@ def _context(request: HttpRequest, found: AccessRequest, form: ApprovalForm) -> 
         "answer": invisible.show(found.answer),
         "by": invisible.show(found.decided_by),
         "destructive": effect.destructive,
+        "reviewed": effect.digest,
         "warnings": request_queue.describe_warnings(effect) if found.is_open else [],
         "may_approve": may(APPROVE),
         "may_undo": request_queue.may_undo(request, found) and found.state in ("approved", "declined"),

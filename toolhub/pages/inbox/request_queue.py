@@ -165,7 +165,7 @@ def undo(request: HttpRequest, value: str) -> None:
 
 
 def _decide(request: HttpRequest) -> None:
-    decision, answer = request.POST.get("decision"), request.POST.get("answer", "").strip()
+    decision, answer = request.POST.get("decision"), request.POST.get("answer", "").replace("\0", "").strip()
     chosen = select(request.POST.getlist("request"))
     if decision not in ("approve", "decline") or not chosen:
         messages.warning(request, _("Select at least one request."))

@@ -19,7 +19,11 @@
   const step = async (parameters) => {
     const address = new URL(state.dataset.url, location.href);
     for (const [name, value] of Object.entries(parameters)) if (value) address.searchParams.set(name, value);
-    const answer = await fetch(address, { credentials: "same-origin", redirect: "error", signal: control.signal });
+    const answer = await fetch(address, { credentials: "same-origin", signal: control.signal });
+    if (window.toolhub.isSignedOut(answer)) {
+      control.abort();
+      control.signal.throwIfAborted();
+    }
     if (!answer.ok) throw new Error(String(answer.status));
     await new Promise((done) => setTimeout(done, PAUSE_MS));
     control.signal.throwIfAborted();
