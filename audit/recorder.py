@@ -232,7 +232,8 @@ class AuditLog:
             return self.writer
 
     def _keep_bodies(self, entries: Iterable[Entry]) -> None:
-        self.bodies.put(entries)
+        if long := [entry for entry in entries if entry.ending is not None and entry.ending.whole]:
+            self.bodies.put(long)
 
     def _ship(self, entries: Iterable[Entry]) -> None:
         if self.shipper is not None:

@@ -196,7 +196,11 @@ class CallSearch:
         one: dict[str, Any]
         other: dict[str, Any]
         others = {name: value for name, value in wanted.items() if value not in {None, ""}}
-        if tool and (not others or others == {"outcome": "ok"} or _is_rarer(rows, {"name": tool}, others)):
+        # The cursor of a bounded search is one of the rows that are read: for users, one of their own calls.
+        reads_tools = self.user_id is None and (
+            not others or others == {"outcome": "ok"} or _is_rarer(rows, {"name": tool}, others)
+        )
+        if tool and reads_tools:
             one, other = {"name": tool}, others
         else:
             one, other = others, {"name": tool} if tool else {}

@@ -280,6 +280,20 @@ def test_a_search_of_ones_own_calls_stops_at_no_call_of_another_user(alice, bob,
         assert (part.rows, part.older, part.newer, part.stopped_at) == ([], "", "", None)
 
 
+def test_a_search_by_tool_of_ones_own_calls_stops_at_no_call_of_another_user(alice, bob, monkeypatch):
+    monkeypatch.setattr(search, "MAX_SEARCH_SECONDS", -1)
+    monkeypatch.setattr(search, "_FIRST_SLICE_ROWS", 3)
+    save_texts(*["x"] * 8, user=bob, name="rare_tool")
+    save_texts(*["x"] * 8, first=20, user=alice, name="common_tool")
+    filters = {"tool": "rare_tool", "client": "claude-code"}
+    part = search.page_for_user(alice.pk, filters)
+    while part.older:
+        owner = Call.objects.get(pk=part.older.removeprefix("before-")).username
+        assert owner == "alice"
+        part = search.page_for_user(alice.pk, filters, part.older)
+    assert part.rows == []
+
+
 def test_a_question_that_takes_sqlite_too_long_is_answered_by_the_calls(monkeypatch):
     save_texts(*["needle"] * 300)
     text_index.catch_up(60)

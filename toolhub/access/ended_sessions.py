@@ -56,7 +56,9 @@ class EndedSessions:
         if wanted is None or target.netloc or target.path not in {reverse("access:login"), reverse("admin:login")}:
             return response
         if request.method not in {"GET", "HEAD"}:
-            response.headers["Location"] = address(find_page(request), FORM)
+            # The form itself cannot be opened again. A page that the view chose stays chosen.
+            if wanted[0] in {request.get_full_path(), request.build_absolute_uri()}:
+                response.headers["Location"] = address(find_page(request), FORM)
         elif had_session and request.session.is_empty():
             response.headers["Location"] = address(wanted[0], SESSION)
         return response
