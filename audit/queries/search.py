@@ -197,10 +197,8 @@ class CallSearch:
         other: dict[str, Any]
         others = {name: value for name, value in wanted.items() if value not in {None, ""}}
         # The cursor of a bounded search is one of the rows that are read: for users, one of their own calls.
-        reads_tools = self.user_id is None and (
-            not others or others == {"outcome": "ok"} or _is_rarer(rows, {"name": tool}, others)
-        )
-        if tool and reads_tools:
+        is_listed_by_tool = bool(tool) and self.user_id is None
+        if is_listed_by_tool and (not others or others == {"outcome": "ok"} or _is_rarer(rows, {"name": tool}, others)):
             one, other = {"name": tool}, others
         else:
             one, other = others, {"name": tool} if tool else {}
