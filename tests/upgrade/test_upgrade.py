@@ -11,7 +11,7 @@ import yaml
 
 from tests.client import HttpClient
 from tests.real_servers import DATABASE_FILE, Hub
-from tests.upgrade import snapshots
+from tests.upgrade import replaced, snapshots
 
 MODERN = "2026-07-28"
 
@@ -22,18 +22,10 @@ def calls() -> list[list[str]]:
     return sorted([call.method, call.name, call.outcome] for call in Call.objects.all())
 
 
-def migrate(migrations: dict[str, str]) -> None:
-    """Migrate each application up to this migration."""
-    from django.core.management import call_command
-
-    for app, name in migrations.items():
-        call_command("migrate", app, name, verbosity=0)
-
-
 def restore(hub: Hub, kept: dict[str, Any]) -> None:
     """The tables as the release made them, with its rows."""
     Path(hub.environment()["TOOLHUB_DATA_DIR"]).mkdir(mode=0o700, parents=True, exist_ok=True)
-    hub.call(migrate, migrations=kept["migrations"])
+    hub.call(replaced.migrate, migrations=kept["migrations"])
     if hub.postgres:
         snapshots.restore_postgresql(hub.environment()["TOOLHUB_DATABASE_URL"], kept["tables"])
     else:
