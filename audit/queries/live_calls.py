@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
+from django.db.models import OuterRef, Subquery
+
 from audit import outcomes
-from audit.models import Call
+from audit.format.chain import LAST_ACTION_CHAIN, SEQUENCE_BITS
+from audit.models import Call, Link, Writer
 from audit.queries.search import id_at
 
 MAX_NEWEST_CALLS = 50
 """Maximum calls of one user in one query; older ones appear only in the list of calls."""
 MAX_RUNNING_CALLS = 100
+MAX_ROW_DELAY = timedelta(seconds=10)
+"""How late a row may become visible: clocks of workers differ, and a row's time is older than its commit."""
+MAX_WRITERS = 1_000
+"""Maximum running processes whose entries are looked up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +56,15 @@ def list_by_ids(ids: Iterable[UUID]) -> list[CallState]:
     if not wanted:
         return []
     return [CallState(*row) for row in Call.objects.filter(pk__in=wanted).values_list(*FIELDS)]
+
+
+def read_position() -> dict[int, int]:
+    """Return the newest hash chain entry of each process that logs calls.
+
+    Each call adds an entry when it begins and one when it ends, so a difference means that any call did. The cost is
+    one look-up in an index for each process, however many calls there are.
+    """
+    start, end = OuterRef("pk") * 2**SEQUENCE_BITS, (OuterRef("pk") + 1) * 2**SEQUENCE_BITS
+    newest = Link.objects.filter(pk__gte=start, pk__lt=end).order_by("-pk").values("pk")[:1]
+    writers = Writer.objects.filter(ended=None, pk__gt=LAST_ACTION_CHAIN).order_by("-pk")[:MAX_WRITERS]
+    return dict(writers.annotate(newest=Subquery(newest)).values_list("pk", "newest"))

@@ -2,51 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import httpx2
 import pytest
-from mcp import Client
-from mcp.client.streamable_http import streamable_http_client
 
 from tests.browser import seed
 from tests.browser.conftest import Window
+from tests.polling import wait_until
 from tests.real_servers import Hub
 
 pytestmark = pytest.mark.chromium
 Windows = Callable[..., Window]
 TOKEN = re.compile(r"thp_[A-Za-z0-9_-]{43}")
+TRY_LATER = 1013
 
 
 @pytest.fixture(scope="module")
 def hub() -> Iterator[Hub]:
     with Hub(seed=seed.seed_callers) as hub:
         yield hub
-
-
-@pytest.fixture
-def client(hub: Hub) -> Iterator[Any]:
-    """client(token, name, **arguments) lists the tools and calls one, as a program of its own would."""
-    threads = ThreadPoolExecutor(max_workers=4)
-
-    async def run(token: str, name: str, arguments: dict[str, Any]) -> Any:
-        headers = {"Authorization": f"Bearer {token}"}
-        async with (
-            httpx2.AsyncClient(headers=headers, timeout=120, trust_env=False) as http,
-            Client(streamable_http_client(hub.mcp_url, http_client=http)) as connection,
-        ):
-            await connection.list_tools()
-            return await connection.call_tool(name, arguments) if name else None
-
-    def start(token: str, name: str = "", **arguments: Any) -> Future[Any]:
-        return threads.submit(lambda: asyncio.run(run(token, name, arguments)))
-
-    yield start
-    threads.shutdown(wait=False, cancel_futures=True)
 
 
 def stage(page: Any, name: str, state: str) -> None:
@@ -153,3 +130,70 @@ def test_from_a_calls_id_to_its_page_it_is_one_paste_and_enter(hub: Hub, window:
     page.fill("#q", call_id)
     page.press("#q", "Enter")
     page.wait_for_url(f"**/calls/{call_id}/")
+
+
+# --- a connection that comes to nothing ------------------------------------------------------------------------------
+
+
+class Sockets:
+    """The server's side of one open page, whose clock goes on only in `comes_back_within`."""
+
+    def __init__(self, page: Any) -> None:
+        self.page, self.opened, self.closed = page, 0, 0
+        self._current: Any = None
+        page.clock.install()
+        page.route_web_socket("**/ws/live", self._open)
+
+    def open_page(self, path: str) -> None:
+        self.page.goto(path)
+        self.page.clock.pause_at(self.page.evaluate("Date.now()") + 1000)
+        # Without the 0, Playwright calls what `onState` returned, which ends it.
+        self.page.evaluate("window.lost = 0; toolhub.onState((state) => { window.lost += state === 'waiting'; }); 0")
+
+    def _open(self, socket: Any) -> None:
+        self.opened += 1
+        socket.on_message(lambda _watch: setattr(self, "_current", socket))
+
+    def close(self, *, after: str = "", seconds: int = 0) -> None:
+        """Close the page's socket once it watches, after this message and after it lasted so long."""
+        wait_until(lambda: self.page.evaluate("0") or self._current, what="a page that watches")
+        if after:
+            self._current.send(after)
+        self.page.clock.run_for(seconds * 1000)
+        self._current.close(code=TRY_LATER)
+        self._current, self.closed = None, self.closed + 1
+        wait_until(lambda: self.page.evaluate("window.lost") == self.closed, what="the page noticed")
+
+    def comes_back_within(self, seconds: float) -> bool:
+        """Let this time pass on the page, and return whether it opened another socket."""
+        before = self.opened
+        self.page.clock.run_for(int(seconds * 1000))
+        self.page.evaluate("0")  # whatever the page did has arrived here
+        return self.opened > before
+
+
+@pytest.fixture
+def sockets(hub: Hub, window: Windows) -> Sockets:
+    """A page whose connection was closed as soon as it was there, six times."""
+    mine = window()
+    mine.sign_in("alice")
+    found = Sockets(mine.page)
+    found.open_page(f"{hub.url}/calls/")
+    for _ in range(6):
+        found.close()
+        assert found.comes_back_within(46)
+    return found
+
+
+def test_a_connection_that_is_closed_at_once_is_tried_less_and_less_often(sockets: Sockets) -> None:
+    sockets.close()
+    assert not sockets.comes_back_within(14)
+    assert sockets.comes_back_within(32)
+
+
+@pytest.mark.parametrize(
+    "good", [{"after": '{"topic": "calls", "id": null}'}, {"seconds": 6}], ids=["it brought news", "it lasted"]
+)
+def test_a_good_connection_is_tried_again_soon(sockets: Sockets, good: Any) -> None:
+    sockets.close(**good)
+    assert sockets.comes_back_within(0.8)

@@ -27,15 +27,22 @@ HEADERS = {
 
 
 def callers() -> dict[str, str]:
-    """alice with a token, and a session as a browser would have it."""
+    """alice with a token, and sessions of her and of an auditor as browsers would have them."""
     from django.conf import settings
-    from django.contrib.auth.models import User
+    from django.contrib.auth.models import Group, User
     from django.test import Client
 
     seed.seed_callers()
-    browser = Client()
-    browser.force_login(User.objects.get(username="alice"))
-    return {"token": seed.token("alice"), "session": browser.cookies[settings.SESSION_COOKIE_NAME].value}
+    auditor = User.objects.create_user("auditor", is_staff=True)
+    auditor.groups.add(Group.objects.get(name="auditor"))
+
+    def sign_in(user: User) -> str:
+        browser = Client()
+        browser.force_login(user)
+        return browser.cookies[settings.SESSION_COOKIE_NAME].value
+
+    alice = User.objects.get(username="alice")
+    return {"token": seed.token("alice"), "session": sign_in(alice), "auditor": sign_in(auditor)}
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +51,8 @@ def hub() -> Iterator[Hub]:
         yield hub
 
 
-def page(hub: Hub, stack: ExitStack, *topics: dict[str, str]) -> ClientConnection:
-    headers = {"Cookie": f"toolhub_session={hub.seeded['session']}", "Origin": hub.url}
+def page(hub: Hub, stack: ExitStack, *topics: dict[str, str], who: str = "session") -> ClientConnection:
+    headers = {"Cookie": f"toolhub_session={hub.seeded[who]}", "Origin": hub.url}
     address = f"{hub.url.replace('http', 'ws')}/ws/live"
     socket: ClientConnection = stack.enter_context(
         connect(address, additional_headers=headers, open_timeout=60, ping_timeout=60)
@@ -125,3 +132,21 @@ def test_a_page_of_one_worker_sees_a_client_connect_to_the_other(hub: Hub) -> No
             return bool(message["topic"] == "connect" and message["step"] in {"revision", "tools"})
 
         assert wait_until(listed, what="news of the client")
+
+
+@pytest.mark.parametrize("with_redis", [True, False], ids=["with Redis", "without Redis"])
+def test_an_auditor_at_one_worker_is_told_of_a_call_at_the_other(hub: Hub, with_redis: bool) -> None:
+    assert hub.redis is not None
+    with ExitStack() as stack:
+        http = stack.enter_context(httpx2.Client(timeout=120))
+        with hub.pin_to_worker(1):
+            socket = page(hub, stack, {"watch": "all_calls"}, who="auditor")
+            assert json.loads(socket.recv(timeout=60)) == {"topic": "all_calls"}
+        with hub.pin_to_worker(0):
+            http.get(f"{hub.url}/healthz")
+        if not with_redis:
+            hub.redis.stop()
+            stack.callback(hub.redis.start)
+        answer = request(hub, http, "tools/call", name="calculate_sum", arguments={"a": 1, "b": 2})
+        assert answer.status_code == 200
+        assert json.loads(socket.recv(timeout=60)) == {"topic": "all_calls"}

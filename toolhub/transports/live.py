@@ -1,7 +1,9 @@
 """/ws/live: a read-only WebSocket that notifies open browser pages about the calls of the signed-in user.
 
-The browser sends {"watch": "calls"}, {"watch": "call", "id": UUID}, {"watch": "connect"}, or the same with "unwatch";
-`toolhub.server.live` describes the answers. A browser's cookie signs in here, so only pages of this site may connect:
+The browser sends {"watch": "calls"}, {"watch": "call", "id": UUID}, {"watch": "connect"}, and auditors
+{"watch": "all_calls"}; {"unwatch": "call", "id": UUID} and {"unwatch": "all_calls"} end it. `toolhub.server.live`
+describes the answers. For others than auditors "all_calls" is an unknown topic, and the rights of an auditor are read
+again before each message about it. A browser's cookie signs in here, so only pages of this site may connect:
 the Origin must be our own address.
 """
 
@@ -96,7 +98,14 @@ class Socket:
         self._client = client
         if client is not None:
             client.identify(viewer.user_id)
-        self.watcher = Watcher(viewer.user_id, self.put, self.go_away, everything=viewer.auditor)
+        self.watcher = Watcher(
+            viewer.user_id,
+            self.put,
+            self.go_away,
+            everything=viewer.auditor,
+            announce=partial(sockets.announce, self),
+            interrupt=partial(self.close, TRY_LATER),
+        )
         self.calls: set[UUID] = set()
         # Limited by number only: no message of a page is larger than a few hundred bytes.
         self._out: OutgoingQueue[str] = OutgoingQueue(MAX_WAITING_MESSAGES, sys.maxsize)
@@ -128,17 +137,21 @@ class Socket:
     def _handle_message(self, text: str) -> None:
         try:
             message = json.loads(text)
-            if "unwatch" in message:
+            if message.get("unwatch") == "all_calls":
+                self._calls.forget_log(self.watcher)
+            elif "unwatch" in message:
                 self._unwatch(UUID(message["id"]))
             elif message["watch"] == "calls":
                 self._calls.watch_mine(self.watcher)
+            elif message["watch"] == "all_calls":
+                self._calls.watch_log(self.watcher)
             elif message["watch"] == "connect":
                 self._connect_check.watch(self.watcher, self.address)
             elif message["watch"] == "call":
                 self._watch(UUID(message["id"]))
             else:
                 raise ValueError("nothing to watch")
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, PermissionError):
             self.close(POLICY)
 
     def _watch(self, call_id: UUID) -> None:
@@ -208,6 +221,9 @@ class LiveSockets:
         self._open: set[Socket] = set()
         self._by_user: dict[int, int] = {}
         self._checking: asyncio.Task[None] | None = None
+        self._due: set[Socket] = set()
+        """Sockets of auditors that will be told that the audit log changed."""
+        self._announcing: asyncio.Task[None] | None = None
 
     def __iter__(self) -> Iterator[Socket]:
         return iter(list(self._open))
@@ -234,30 +250,62 @@ class LiveSockets:
             del self._by_user[socket.viewer.user_id]
         return True
 
+    def announce(self, socket: Socket) -> None:
+        """Tell this socket that the audit log changed, if its user may still view it then; never waits."""
+        self._due.add(socket)
+        if self._announcing is None or self._announcing.done():
+            self._announcing = asyncio.get_running_loop().create_task(self._announce(), name="live audit log")
+
     async def stop(self) -> None:
         """Stop checking sessions; the sockets are closed by the parts they subscribed to."""
-        checking, self._checking = self._checking, None
-        if checking is not None:
-            checking.cancel()
-            await asyncio.wait([checking], timeout=5.0)
+        self._due.clear()
+        tasks = [task for task in (self._checking, self._announcing) if task is not None]
+        self._checking = self._announcing = None
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=5.0)
+
+    async def _announce(self) -> None:
+        """Read the rights of all due sockets in one query, then send: nobody hears anything after losing the right."""
+        while self._due:
+            due, self._due = self._due, set()
+            found = await self._identify({socket.key for socket in due})
+            for socket in due:
+                if found is None:
+                    socket.close(TRY_LATER)
+                elif self._is_unchanged(socket, found):
+                    socket.put({"topic": "all_calls"})
 
     async def _check(self) -> None:
         """Close the sockets of users who signed out, were deactivated, or lost rights."""
         while self._open:
             await asyncio.sleep(CHECK_SECONDS)
             keys = {socket.key for socket in self._open}
-            try:
-                found = await threads.queries().run(partial(live_viewers.identify, keys), wait=30.0)
-            except UNAVAILABLE_ERRORS as error:
-                # A page gets no new data while the database is unavailable, so nothing can leak meanwhile.
-                log.warning("The sessions of open pages cannot be checked: %s", type(error).__name__)
-                continue
-            except Exception:
-                log.exception("The sessions of open pages could not be checked")
+            # Without an answer they stay open: a page gets no new data while the database is unavailable.
+            found = await self._identify(keys)
+            if found is None:
                 continue
             for socket in self:
-                now = found.get(socket.key)
-                if socket.key in keys and now != socket.viewer:
-                    # A user with changed rights may reconnect with the current rights. A signed-out one may not.
-                    same = now is not None and now.user_id == socket.viewer.user_id
-                    socket.close(TRY_LATER if same else SIGNED_OUT)
+                if socket.key in keys:
+                    self._is_unchanged(socket, found)
+
+    async def _identify(self, keys: set[str]) -> dict[str, Viewer] | None:
+        """Return the users of these sessions; None while they cannot be read."""
+        try:
+            return await threads.queries().run(partial(live_viewers.identify, keys), wait=30.0)
+        except UNAVAILABLE_ERRORS as error:
+            log.warning("The sessions of open pages cannot be checked: %s", type(error).__name__)
+        except Exception:
+            log.exception("The sessions of open pages could not be checked")
+        return None
+
+    def _is_unchanged(self, socket: Socket, found: dict[str, Viewer]) -> bool:
+        """Return whether the user of the socket has the rights it was opened with; close it otherwise."""
+        now = found.get(socket.key)
+        if now == socket.viewer:
+            return True
+        # A user with changed rights may reconnect with the current rights. A signed-out one may not.
+        same = now is not None and now.user_id == socket.viewer.user_id
+        socket.close(TRY_LATER if same else SIGNED_OUT)
+        return False

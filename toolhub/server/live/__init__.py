@@ -1,1 +1,1 @@
-"""Live updates for open browser pages: running calls, connecting clients."""
+"""Live updates for open browser pages: running calls, connecting clients, changes of the audit log."""

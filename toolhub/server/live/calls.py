@@ -4,7 +4,8 @@ The audit log is the source of truth, so it is polled: once a second, one short 
 the number of windows, and none without viewers. That works on every worker and without Redis; only progress, which is
 not logged, comes over the bus. A message to a page is a hint that something changed, with enough data to show it.
 
-The windows watch a person's calls, or one call; the module keeps the messages they got and computes the next ones.
+The windows watch a person's calls, one call, or the whole audit log (`audit_log`); the module keeps the messages they
+got and computes the next ones.
 
 Progress of a running call reaches its viewers on every worker; without viewers nothing is sent.
 """
@@ -16,7 +17,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -24,7 +25,7 @@ from django.db import DatabaseError, InterfaceError
 
 from audit import outcomes
 from audit.queries import live_calls
-from audit.queries.live_calls import CallState
+from audit.queries.live_calls import MAX_ROW_DELAY, CallState
 from audit.queries.search import id_at
 from catalog import threads
 from catalog.functions.context import Context, ProgressListeners
@@ -33,10 +34,9 @@ from toolhub.log_throttle import ThrottledWarning
 from toolhub.parts import parts
 from toolhub.server.bus import Bus
 from toolhub.server.live import subscriptions
+from toolhub.server.live.audit_log import LogWatch
 from toolhub.server.live.subscriptions import PageSubscriptions
 
-MAX_ROW_DELAY = timedelta(seconds=10)
-"""How late a row may become visible: clocks of workers differ, and a row's time is older than its commit."""
 UNKNOWN_AFTER_SECONDS = 10.0
 """Seconds after which a missing call is reported as unknown: pages may get the id before the call has begun."""
 
@@ -44,16 +44,25 @@ UNKNOWN_AFTER_SECONDS = 10.0
 class Watcher:
     """One window. `send` gets each message and must not wait."""
 
-    __slots__ = ("close", "everything", "send", "user_id")
+    __slots__ = ("announce", "close", "everything", "interrupt", "send", "user_id")
 
     def __init__(
-        self, user_id: int, send: Callable[[dict[str, Any]], None], close: Callable[[], None], *, everything: bool
+        self,
+        user_id: int,
+        send: Callable[[dict[str, Any]], None],
+        close: Callable[[], None],
+        *,
+        everything: bool,
+        announce: Callable[[], None],
+        interrupt: Callable[[], None],
     ) -> None:
-        """Store the callbacks; `everything` is True for an auditor, who may view single calls of others.
+        """Store the callbacks; `everything` is True for an auditor, who may view the calls of others.
 
-        `close` is called when the server stops.
+        `close` is called when the server stops. `announce` tells a window of an auditor that the audit log changed,
+        after a new check of its rights. `interrupt` closes a window that cannot be kept up to date now.
         """
         self.user_id, self.send, self.close, self.everything = user_id, send, close, everything
+        self.announce, self.interrupt = announce, interrupt
 
     def may_see(self, seen: CallState) -> bool:
         return self.everything or seen.user_id == self.user_id
@@ -137,14 +146,15 @@ UNAVAILABLE_ERRORS = (DatabaseError, InterfaceError, Busy, OSError)
 
 
 def _query(
-    users: dict[int, tuple[datetime | None, list[UUID]]], calls: list[UUID], now: datetime
-) -> tuple[dict[int, list[CallState]], dict[UUID, CallState]]:
+    users: dict[int, tuple[datetime | None, list[UUID]]], calls: list[UUID], now: datetime, *, everything: bool
+) -> tuple[dict[int, list[CallState]], dict[UUID, CallState], dict[int, int] | None]:
     """Query the audit log, in a thread."""
     mine = {}
     for user_id, (polled_at, known) in users.items():
         found = live_calls.list_since(user_id, (polled_at or now) - MAX_ROW_DELAY, known)
         mine[user_id] = found if polled_at is not None else [*live_calls.list_running(user_id), *found]
-    return mine, {seen.id: seen for seen in live_calls.list_by_ids(calls)}
+    position = live_calls.read_position() if everything else None
+    return mine, {seen.id: seen for seen in live_calls.list_by_ids(calls)}, position
 
 
 class CallWindows:
@@ -155,6 +165,7 @@ class CallWindows:
         self._windows: set[Watcher] = set()
         self._users: dict[int, UserWatch] = {}
         self._calls: dict[UUID, CallWatch] = {}
+        self._log = LogWatch()
         self._polling: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._warning = ThrottledWarning(log)
@@ -171,6 +182,7 @@ class CallWindows:
             watcher.close()
         for known in (self._windows, self._users, self._calls):
             known.clear()
+        self._log = LogWatch()
         if polling is not None:
             polling.cancel()
             await asyncio.wait([polling], timeout=5.0)
@@ -202,6 +214,25 @@ class CallWindows:
         call.requested_at = time.monotonic()
         self._start_polling()
 
+    def watch_log(self, watcher: Watcher) -> None:
+        """Notify this window of an auditor whenever any call begins or ends, at most once a second.
+
+        It is notified once at the start: from then on it misses nothing. Raises PermissionError for other users.
+        """
+        if not watcher.everything:
+            raise PermissionError("not an auditor")
+        if watcher in self._log.watchers:
+            return
+        if self._log.is_full():
+            watcher.interrupt()
+            return
+        self._log.add(watcher)
+        self._start_polling()
+
+    def forget_log(self, watcher: Watcher) -> None:
+        """Stop notifying this window about the audit log."""
+        self._log.remove(watcher)
+
     def forget(self, watcher: Watcher, call_id: UUID | None = None) -> None:
         """Remove a window that was closed, or that stopped watching this call."""
         if call_id is None:
@@ -221,6 +252,7 @@ class CallWindows:
 
     def unregister(self, watcher: Watcher) -> None:
         self.forget(watcher)
+        self.forget_log(watcher)
         self._windows.discard(watcher)
 
     def on_progress(self, running: Context, progress: float, total: float | None, message: str | None) -> None:
@@ -250,7 +282,7 @@ class CallWindows:
 
     async def _poll_repeatedly(self) -> None:
         """Poll while there are watchers. A slow database is polled less often, never faster than it answers."""
-        while self._users or self._calls:
+        while self._users or self._calls or self._log.watchers:
             self._wake.clear()
             started = time.monotonic()
             await self._poll()
@@ -272,17 +304,23 @@ class CallWindows:
             )
             for user_id, person in self._users.items()
         }
-        calls = list(self._calls)
+        calls, everything = list(self._calls), bool(self._log.watchers)
         try:
-            mine, others = await threads.queries().run(lambda: _query(users, calls, now), wait=30.0)
+            mine, others, position = await threads.queries().run(
+                lambda: _query(users, calls, now, everything=everything), wait=30.0
+            )
         except UNAVAILABLE_ERRORS as error:
             self._warning.warn("Open pages cannot be kept up to date: %s", type(error).__name__)
+            self._log.on_failed_poll()
             return
         except Exception:
             # A failed poll must not end the polling.
             log.exception("Open pages could not be kept up to date")
+            self._log.on_failed_poll()
             return
         self._warning.rearm()
+        if position is not None:
+            self._log.notify(position)
         for user_id, found in mine.items():
             if (person := self._users.get(user_id)) is not None:
                 person.send_changes(found, now)
