@@ -650,6 +650,7 @@ def _make_audit_rows(size: int) -> None:
     from django.contrib.auth.models import User
     from django.utils import timezone
 
+    from audit.format import keys
     from audit.models import Action, Checkpoint, SavedView, Verification
 
     now = timezone.now()
@@ -674,6 +675,7 @@ def _make_audit_rows(size: int) -> None:
     )
     last = Checkpoint.objects.values_list("number", flat=True).first() or 0
     heads = json.dumps({str(writer): [writer, "a" * 64] for writer in range(20)})
+    own = keys.key_name()
     _save(
         Checkpoint,
         (
@@ -683,7 +685,7 @@ def _make_audit_rows(size: int) -> None:
                 heads=heads,
                 previous="a" * 64,
                 hash="b" * 64,
-                key="key",
+                key=own,
                 signature="c" * 128,
             )
             for number in range(size)

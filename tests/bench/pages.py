@@ -26,7 +26,7 @@ import django
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "toolhub.settings")
 
-MAX_MS, MAX_KB, MAX_QUERIES = 500, 300, 50
+MAX_MS, MAX_KB, MAX_QUERIES = 300, 300, 50
 """Of a page, at the 95th percentile."""
 MAX_PAGE_SECONDS = 20
 """No request is waited for longer."""

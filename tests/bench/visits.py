@@ -110,6 +110,8 @@ MORE: tuple[tuple[str, str], ...] = (
     (ROOT, "admin/sessions/?again=1&q=seed00"),
     (AUDITOR, "admin/audit/call/compare/?call={call}&with=previous"),
     (AUDITOR, "admin/audit/call/{call}/copy/curl/"),
+    (AUDITOR, "admin/audit/call/search/?rows=50"),
+    (AUDITOR, "admin/audit/call/search/?rows=50&q=absent-text&period=1h"),
     (ROOT, "admin/catalog/tool/{tool}/try/?user={username}"),
 )
 UNENDING = frozenset({"admin/audit/action/export/", "admin/audit/call/export/"})
