@@ -7,9 +7,11 @@
   if (!state) return;
   const PAUSE_MS = 100;
   const MAX_COUNTED = 10000;
+  const MAX_CLIENTS = 5;
   const table = document.getElementById("result_list");
   const progress = state.querySelector("[data-progress]");
   const total = state.querySelector("[data-total]");
+  const callers = state.querySelector("[data-clients]");
   const stop = state.querySelector("[data-stop]");
   const names = new Map(JSON.parse(document.getElementById("status-names").textContent));
   const maxRows = Number(state.dataset.maxRows);
@@ -66,13 +68,27 @@
     }
   };
 
+  // Of the counted calls: with `isPartial`, there are older ones.
+  const listClients = (clients, isPartial) => {
+    const most = [...clients].sort((one, other) => other[1] - one[1]);
+    const names = most.slice(0, MAX_CLIENTS).map(([name, calls]) => `${name} ${number(calls)}`);
+    const more = most.length - names.length;
+    if (more) names.push(interpolate(ngettext("%s more client", "%s more clients", more), [number(more)]));
+    const text = isPartial ? gettext("Clients of the newest: %s") : gettext("Clients: %s");
+    return interpolate(text, [names.join(", ")]);
+  };
+
   const count = async () => {
     const counts = new Map();
+    let clients = new Map();
     let found = 0;
     let older = "";
     do {
       const answer = await step({ before: older });
       for (const [status, calls] of Object.entries(answer.counts)) counts.set(status, (counts.get(status) || 0) + calls);
+      // Without the names of one step, the sums would be wrong.
+      clients = answer.clients && clients;
+      for (const [name, calls] of Object.entries((clients && answer.clients) || {})) clients.set(name, (clients.get(name) || 0) + calls);
       found += answer.found;
       older = answer.older;
       if (older) say(found, answer.back_to);
@@ -82,15 +98,23 @@
       : interpolate(ngettext("%s call found", "%s calls found", found), [number(found)]);
     const byStatus = [...counts].sort((one, other) => other[1] - one[1]).map(([status, calls]) => `${names.get(status) || status} ${number(calls)}`);
     progress.textContent = "";
+    if (clients && clients.size) callers.textContent = listClients(clients, older);
     total.textContent = [text, ...(counts.size > 1 ? [byStatus.join(", ")] : [])].join(": ");
   };
 
   stop.addEventListener("click", () => control.abort());
   addEventListener("pagehide", () => control.abort());
   state.hidden = false;
+  state.dataset.filling = "";
   (async () => {
     try {
-      await fill();
+      try {
+        await fill();
+      } finally {
+        // A live list adds its rows from now on.
+        delete state.dataset.filling;
+        document.dispatchEvent(new CustomEvent("toolhub:filled"));
+      }
       await count();
     } catch (error) {
       if (!control.signal.aborted) progress.textContent = gettext("The search stopped: the server did not answer. Reload this page.");

@@ -5,7 +5,7 @@
 "use strict";
 
 (() => {
-  const { watch, onState, localise } = window.toolhub;
+  const { watch, onState, localise, coalesce } = window.toolhub;
   const AT_MOST_EVERY = 700;
   const said = () => document.querySelector("[data-said]");
   let quiet = 0;
@@ -28,27 +28,7 @@
     return found;
   };
 
-  // Several pieces of news are one fetch, and one that comes while it runs is one more.
-  const eager = (work) => {
-    let running = false;
-    let again = false;
-    let last = 0;
-    const run = async () => {
-      if (running) { again = true; return; }
-      running = true;
-      await new Promise((done) => setTimeout(done, Math.max(0, last + AT_MOST_EVERY - Date.now())));
-      again = false;
-      last = Date.now();
-      try {
-        await work();
-      } catch {
-        // The server is away for a moment: its return is news as well.
-      }
-      running = false;
-      if (again) run();
-    };
-    return run;
-  };
+  const eager = (work) => coalesce(work, AT_MOST_EVERY);
 
   const showProgress = (place, progress) => {
     if (!place || !progress) return;

@@ -1,6 +1,5 @@
 // The theme's select boxes (select2) come without names and with a list that holds more than items: both are mended as
-// the boxes appear, from the label that stands beside the field. And the theme folds tabs away for want of room while its
-// icons are still words: they come back once the font is there.
+// the boxes appear, from the label that stands beside the field.
 (function () {
   "use strict";
 
@@ -11,6 +10,18 @@
 
   function set(element, name, value) {
     if (element && element.getAttribute(name) !== value) element.setAttribute(name, value);
+  }
+
+  // What the field behind the box has of a form that came back: its error, and the focus.
+  function takeOver(select, shown) {
+    if (!shown) return;
+    if (select.getAttribute("aria-invalid") === "true") {
+      set(shown, "aria-invalid", "true");
+      const texts = (select.getAttribute("aria-describedby") || "").split(" ");
+      const own = (shown.getAttribute("aria-describedby") || "").split(" ");
+      set(shown, "aria-describedby", Array.from(new Set(own.concat(texts))).join(" ").trim());
+    }
+    if (document.activeElement === select) shown.focus();
   }
 
   function mend(select) {
@@ -26,7 +37,9 @@
     }
     const text = box.querySelector("span.select2-selection__rendered");
     if (text && name) set(text, "aria-label", shown.getAttribute("aria-label"));
-    set(box.querySelector(".select2-search__field"), "aria-label", name);
+    const search = box.querySelector(".select2-search__field");
+    set(search, "aria-label", name);
+    takeOver(select, search || shown);
     const list = box.querySelector("ul.select2-selection__rendered");
     if (list) {
       set(list, "role", "presentation");
@@ -34,7 +47,22 @@
     }
   }
 
+  // A time has two fields, for its date and for its time of day, and one label that belongs to neither.
+  function nameTimes() {
+    for (const box of document.querySelectorAll(".datetime")) {
+      const fields = box.querySelectorAll(".vDateField, .vTimeField");
+      if (!fields.length || fields[0].hasAttribute("aria-label")) continue;
+      let row = box.parentElement;
+      while (row && !row.querySelector("label, legend")) row = row.parentElement;
+      const label = row && row.querySelector("label, legend");
+      const name = label ? label.textContent.trim().replace(/\s+/g, " ") : "";
+      for (const field of fields) set(field, "aria-label", [name, field.placeholder].filter(Boolean).join(": "));
+      if (label && label.tagName === "LABEL" && !label.htmlFor) label.htmlFor = fields[0].id;
+    }
+  }
+
   function all() {
+    nameTimes();
     for (const select of document.querySelectorAll("select.select2-hidden-accessible")) mend(select);
   }
 
@@ -50,8 +78,25 @@
     holder.append(box);
   }
 
+  function tidyCells(part) {
+    for (const cell of part.querySelectorAll("tbody :is(td, th)")) {
+      cut(cell);
+      // On a card the name of a column begins as in the head of the table.
+      const name = cell.dataset.label;
+      if (name) cell.dataset.label = name[0].toUpperCase() + name.slice(1);
+    }
+  }
+
+  // Rows that come later look like those that were there.
+  function tidyList() {
+    const list = document.getElementById("result_list");
+    if (list) tidyCells(list);
+  }
+
+  window.toolhub = Object.assign({}, window.toolhub, { tidyCells: tidyCells });
+  document.addEventListener("toolhub:rows", tidyList);
   document.addEventListener("DOMContentLoaded", function () {
-    for (const cell of document.querySelectorAll("#result_list tbody :is(td, th)")) cut(cell);
+    tidyList();
     let waiting = false;
     new MutationObserver(function () {
       if (waiting) return;
@@ -62,13 +107,5 @@
       });
     }).observe(document.body, { childList: true, subtree: true });
     all();
-  });
-
-  window.addEventListener("load", function () {
-    document.fonts.ready.then(function () {
-      const folded = document.getElementById("tabs-dropdown");
-      // The theme brings back one for each time that the window changes its size.
-      for (let left = folded ? folded.childElementCount : 0; left > 0; left--) window.dispatchEvent(new Event("resize"));
-    });
   });
 })();

@@ -1,5 +1,5 @@
 // What scripts tell the reader, also one who hears the page: something was copied, or the session ended. And after an
-// action the focus is where its result is told.
+// action the focus is where its result is told, or at the first field that must be corrected.
 "use strict";
 
 (() => {
@@ -36,8 +36,20 @@
 
   const start = () => {
     document.body.append(region);
-    const told = document.querySelector("[data-messages]");
-    if (told && document.activeElement === document.body) told.focus({ preventScroll: true });
+    // A form that came back: its first field that is wrong, or else the sentence about the form.
+    const wrong = [...document.querySelectorAll('[aria-invalid="true"]')];
+    const field = wrong.find((one) => one.getClientRects().length > 0 && one.type !== "hidden");
+    const free = document.activeElement === document.body;
+    // Behind a select box of the theme is a field that nobody sees; labels.js follows where the box comes later.
+    const box = field?.matches(".select2-hidden-accessible") && field.nextElementSibling?.querySelector("input, [tabindex='0']");
+    if (field && (free || document.activeElement.autofocus)) (box || field).focus();
+    if (document.activeElement !== document.body) return;
+    const told =
+      document.querySelector("[data-messages]") ||
+      (!document.querySelector("[autofocus]") && document.querySelector(".errornote, [role=alert]:is(.note, .th-note)"));
+    if (!told) return;
+    told.tabIndex = -1;
+    told.focus({ preventScroll: told.hasAttribute("data-messages") });
   };
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);
   else start();

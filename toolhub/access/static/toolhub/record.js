@@ -1,7 +1,8 @@
 // The pages of the record: copy buttons, and the two calls to compare.
 "use strict";
 
-// data-copy-from names an address of this site whose answer is copied; data-done and data-failed are said afterwards.
+// data-copy-from names an address of this site whose answer is copied, data-copy-text the element whose text is copied;
+// data-done and data-failed are said afterwards.
 const put = async (text) => {
   try {
     await navigator.clipboard.writeText(text);
@@ -20,14 +21,20 @@ const put = async (text) => {
   }
 };
 
-for (const button of document.querySelectorAll("[data-copy-from]")) {
+const read = async ({ copyFrom, copyText }) => {
+  if (copyText) return document.getElementById(copyText).textContent;
+  const answer = await fetch(copyFrom, { credentials: "same-origin" });
+  return !window.toolhub.isSignedOut(answer) && answer.ok ? answer.text() : null;
+};
+
+for (const button of document.querySelectorAll("[data-copy-from], [data-copy-text]")) {
   button.hidden = false;
   button.addEventListener("click", async () => {
     const before = button.dataset.label || (button.dataset.label = button.textContent.trim());
     let done = false;
     try {
-      const answer = await fetch(button.dataset.copyFrom, { credentials: "same-origin" });
-      done = !window.toolhub.isSignedOut(answer) && answer.ok && await put(await answer.text());
+      const text = await read(button.dataset);
+      done = text !== null && await put(text);
     } catch {
       done = false;
     }
