@@ -12,7 +12,8 @@ from typing import Any
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 from django.utils.functional import Promise, lazy
-from django.utils.text import format_lazy
+
+from toolhub.chinese import close_blanks
 
 FORMATS = {"minutes": "%Y-%m-%d %H:%M", "seconds": "%Y-%m-%d %H:%M:%S", "exact": "%Y-%m-%d %H:%M:%S.%f"}
 
@@ -24,7 +25,14 @@ def zone() -> str:
 
 def add_zone(title: str | Promise) -> Any:
     """Return the lazy title of a column or field of times: the words and the name of the time zone."""
-    return format_lazy("{} ({})", title, lazy(zone, str)())
+    return _join_zone(title)
+
+
+def _title_with_zone(title: str | Promise) -> str:
+    return close_blanks(f"{title} ({zone()})")
+
+
+_join_zone = lazy(_title_with_zone, str)
 
 
 def format_time(time: datetime, precision: str = "seconds") -> str:

@@ -333,6 +333,9 @@ class TextProgress(models.Model):
     """Calls with smaller ids are indexed, except those in `open`."""
     open = models.TextField(_("open"))
     """JSON: ids of the calls that were still running; they are indexed after they end."""
+    removal = models.CharField(_("removal"), max_length=8, blank=True, default="")
+    """With SQLite: "due" when text was removed, "run 7" while the index is merged into its part 7; empty: no
+    removed text is left."""
 
     class Meta:
         verbose_name = _("progress of the text index")

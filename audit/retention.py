@@ -34,6 +34,8 @@ from audit.queries import text_index
 logger = logging.getLogger(__name__)
 
 BATCH_CALLS = 500
+MAX_PURGE_SECONDS = 20.0
+"""Maximum seconds that a run rewrites the text index at its end."""
 BODIES, ROWS = "bodies", "rows"
 _ENDED = ~Q(outcome=outcomes.RUNNING)
 _DAY_SECONDS = 86_400
@@ -57,8 +59,14 @@ def prune(before: datetime, what: str, step: Callable[[PruneCounts], None] | Non
     """Remove the bodies, or the whole rows, of ended calls that started before that time.
 
     `what` is BODIES or ROWS; `step` is called with the numbers so far after each batch. Raise StoreUnavailable, with
-    nothing removed, when no checkpoint can be signed.
+    nothing removed, when no checkpoint can be signed. The job of the text index goes on with what is left there.
     """
+    done = _prune(before, what, step)
+    text_index.purge(MAX_PURGE_SECONDS, lambda: step(done) if step is not None else None)
+    return done
+
+
+def _prune(before: datetime, what: str, step: Callable[[PruneCounts], None] | None) -> PruneCounts:
     from audit.writing.stores.shared import SharedStore  # imports the drivers of both databases
 
     limit = first_id_of(to_ms(before))
@@ -92,6 +100,7 @@ def prune(before: datetime, what: str, step: Callable[[PruneCounts], None] | Non
             for part_keys in text_index.split(keys):
                 with transaction.atomic():
                     text_index.lock()  # triggers remove the searchable text
+                    text_index.mark_removal()
                     done.rows += Call.objects.filter(pk__in=part_keys)._raw_delete(using=connection.alias)
                     whole.remove(part_keys)
         if step is not None:
@@ -106,6 +115,7 @@ def _remove_bodies(rows: list[tuple[UUID, str, str]]) -> int:
     # One executemany for the whole batch keeps the transaction open for a few milliseconds only.
     with transaction.atomic(), connection.cursor() as cursor:
         text_index.lock()  # triggers remove the searchable text
+        text_index.mark_removal()
         cursor.executemany(
             "UPDATE audit_call SET arguments = %s, result = %s, body_state = 'pruned'"
             " WHERE id = %s AND body_state = ''",

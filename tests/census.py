@@ -373,7 +373,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "admin/imports/<int:pk>/undo/",
         needs("catalog.view_tool", "catalog.delete_tool"),
-        "POST",
+        "GET POST",
         at="admin/imports/{batch}/undo/",
     ),
     Rule("admin/access/give/", GIVES, "GET POST"),

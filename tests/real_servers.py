@@ -36,6 +36,8 @@ ROOT = Path(__file__).resolve().parents[1]
 POSTGRES = os.environ.get("TOOLHUB_TEST_POSTGRES", "postgresql://postgres@127.0.0.1:5432")
 """A PostgreSQL server, without the database, on which databases may be made."""
 START_SECONDS = 120.0
+COMMAND_SECONDS = 300.0
+"""A few seconds of the processor make all tables: of a busy machine, a command gets a small part."""
 STOP_SECONDS = 60.0
 DATABASE_FILE = "toolhub.sqlite3"
 LISTENING = re.compile(r"listens on http://\S+:(\d+)")
@@ -149,7 +151,7 @@ class Hub:
             input=input,
             capture_output=True,
             text=True,
-            timeout=START_SECONDS,
+            timeout=COMMAND_SECONDS,
         )
         assert done.returncode == 0, f"manage.py {' '.join(arguments)}:\n{done.stderr}"
         return done.stdout.strip()

@@ -14,6 +14,8 @@ from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext, gettext_noop
 
+from toolhub.chinese import close_blanks
+
 UNNAMED = gettext_noop("your administrator")
 
 
@@ -60,7 +62,7 @@ def fill(sentence: Any, **values: object) -> Sentence:
     """Return the sentence with the contact in the place of `%(contact)s`, and the other values in theirs."""
     text = str(sentence)
     html = escape(text) % {"contact": link(), **{name: escape(value) for name, value in values.items()}}
-    return Sentence(text % {"contact": describe(), **values}, SafeString(html))
+    return Sentence(close_blanks(text % {"contact": describe(), **values}), SafeString(close_blanks(html)))
 
 
 fill_lazily = lazy(fill, str)
@@ -68,9 +70,10 @@ fill_lazily = lazy(fill, str)
 
 
 def join(sentences: Iterable[Sentence]) -> Sentence:
-    """Return the sentences as one text, with a blank between them."""
+    """Return the sentences as one text, with a blank between them where the language has one."""
     found = list(sentences)
-    return Sentence(" ".join(found), format_html_join(" ", "{}", ((one,) for one in found)))
+    html = format_html_join(" ", "{}", ((one,) for one in found))
+    return Sentence(close_blanks(" ".join(found)), SafeString(close_blanks(html)))
 
 
 def _readable_address() -> str:

@@ -127,6 +127,7 @@ MIDDLEWARE = [
     "toolhub.access.temporary_passwords.OwnPasswordFirst",
     "toolhub.identity.mfa.requirement.SecondFactorFirst",
     "django.contrib.messages.middleware.MessageMiddleware",
+    "toolhub.access.middleware.Conflicts",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "simple_history.middleware.HistoryRequestMiddleware",
 ]
@@ -368,6 +369,8 @@ KEEP_BODIES_DAYS = env.integer("TOOLHUB_KEEP_BODIES_DAYS", 0)
 KEEP_CALLS_DAYS = env.integer("TOOLHUB_KEEP_CALLS_DAYS", 0)
 KEEP_WHOLE_BODIES_BYTES = env.integer("TOOLHUB_KEEP_WHOLE_BODIES_MB", 0, maximum=32) * 1_000_000
 """Maximum bytes of a result that is kept whole beside its call; 0: the log keeps the beginning of long results only."""
+MAX_WHOLE_BODIES_BYTES = env.integer("TOOLHUB_MAX_WHOLE_BODIES_MB", 10_000, minimum=1) * 1_000_000
+"""Maximum bytes that all whole results take together, compressed; then the log keeps the beginning of further ones."""
 CALL_LOG = env.text("TOOLHUB_CALL_LOG")
 REDACT_NAMES = env.words("TOOLHUB_REDACT_NAMES")
 REDACT_VALUES = env.secret("TOOLHUB_REDACT_VALUES").splitlines()
@@ -380,7 +383,7 @@ UNFOLD: dict[str, Any] = {
     "SITE_SYMBOL": "hub",
     "SITE_URL": "/",
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": "toolhub.access.navigation.favicon"}],
-    "STYLES": ["toolhub.access.navigation.styles"],
+    "STYLES": ["toolhub.access.navigation.styles", "toolhub.access.navigation.notice_styles"],
     "SCRIPTS": [
         "toolhub.access.navigation.labels",
         "toolhub.access.navigation.notices",

@@ -32,6 +32,8 @@ from toolhub import invisible
 CURSORS = ("before", "after")
 COLUMN = "column"
 """Parameter of the chosen columns, one value for each; without it, the list has its usual ones."""
+LIVE = "live"
+"""Parameter of a list that shows changes by itself."""
 NAME_HELP = gettext_lazy("Whole name, or part of it with *")
 _COLOURS = {
     "success": "bg-green-100 text-green-700 dark:bg-green-500/20 dark:text-green-400",
@@ -99,7 +101,7 @@ class KeysetChangeList(ChangeList):  # type: ignore[misc]
 
     def get_filters_params(self, params: dict[str, Any] | None = None) -> dict[str, Any]:
         wanted: dict[str, Any] = super().get_filters_params(params)
-        return {name: value for name, value in wanted.items() if name not in {*CURSORS, COLUMN}}
+        return {name: value for name, value in wanted.items() if name not in {*CURSORS, COLUMN, LIVE}}
 
     def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Any]:
         self.filter_specs, self.has_filters, rest, _, self.has_active_filters = self.get_filters(request)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -25,9 +26,9 @@ from django.views.decorators.http import require_safe
 
 from audit import display, hooks, local_time, outcomes
 from audit.actions import log
-from audit.admin import call_page, case_file, saved_views, views
+from audit.admin import call_page, case_file, live, saved_views, views
 from audit.admin.actions import ActionAdmin
-from audit.admin.base import COLUMN, ReadOnlyAdmin, choice_filter, column, label, lines, name_filter, time_filter
+from audit.admin.base import COLUMN, LIVE, ReadOnlyAdmin, choice_filter, column, label, lines, name_filter, time_filter
 from audit.admin.chain import CheckpointAdmin, VerificationAdmin
 from audit.format.chain import PRUNED_PREFIX
 from audit.integrity import verifier
@@ -57,6 +58,8 @@ MAX_SHOWN_CHARACTERS = 120
 """Maximum characters of a rule, a detail, arguments or a result in the list."""
 MAX_READ_CHARACTERS = 6 * MAX_SHOWN_CHARACTERS
 """Characters of a stored text that are read for them: each may be written with six."""
+MAX_COUNTED_CLIENTS = 200
+"""Maximum names of clients in one step of a count. Clients name themselves: one can invent a name for each call."""
 LABEL_TONES = {
     "ok": "success", "running": "info", "input_required": "info", "unknown": "danger", "tool_error": "danger",
     "timeout": "danger", "refused": "warning", "unknown_tool": "warning", "limited": "warning",
@@ -81,6 +84,16 @@ def _preview(text: str) -> str:
     if text.startswith(PRUNED_PREFIX):
         return ""
     return _shorten(text_index.decode_characters(text), " record-preview")
+
+
+def _name_clients(counts: Counter[str]) -> dict[str, int] | None:
+    """Return displayed name -> calls; None where the names are too many."""
+    if len(counts) > MAX_COUNTED_CLIENTS:
+        return None
+    shown: Counter[str] = Counter()
+    for name, calls in counts.items():
+        shown[invisible.show(name[:200]) or _("(not given)")] += calls
+    return dict(shown)
 
 
 @admin.register(Call)
@@ -122,25 +135,33 @@ class CallAdmin(ReadOnlyAdmin):
 
     @method_decorator(require_safe)
     def search_view(self, request: HttpRequest, model_admin: Any) -> HttpResponse:
-        """Continue a search by one bounded step: more rows of a page (`rows`), or a count by status without it.
+        """Continue a search by one bounded step: more rows of a page (`rows`), or a count without it.
 
-        `before` is the cursor of the step before. The answer has the next one in `older`, which is empty at the end.
+        The count is by status, and by client unless there are too many names.
+
+        `before` is the cursor of the step before. The answer has the next one in `older`, which is empty at the end. A
+        live list reads its newest rows here, too. No step is logged, as the list itself is not: each view of a call is.
         """
         if not self.has_view_permission(request):
             raise PermissionDenied
         before, wanted = request.GET.get("before", ""), request.GET.get("rows", "")
         try:
             if not wanted:
-                counts, older = CallSearch.from_parameters(request.GET).count(before)
-                back_to = time_of(UUID(older)) if older else None
-                return self._answer(older, back_to, counts=counts, found=counts.total())
+                part = CallSearch.from_parameters(request.GET).count(before)
+                back_to = time_of(UUID(part.older)) if part.older else None
+                found = part.statuses.total()
+                clients = _name_clients(part.clients)
+                return self._answer(part.older, back_to, counts=part.statuses, clients=clients, found=found)
             size = min(max(int(wanted), 1), PAGE_ROWS)
-            part = self._page(request, before=before, size=size)
+            known_until = live.known_until()
+            page = self._page(request, before=before, size=size)
         except ValueError:
             return JsonResponse({"error": "invalid cursor or number of rows"}, status=400)
-        found = lines(self, self.get_list_display(request), part.rows)
-        rows = render_to_string("admin/audit/rows.html", {"lines": found}, request)
-        return self._answer(part.older, part.stopped_at, rows=rows, found=len(part.rows))
+        shown = lines(self, self.get_list_display(request), page.rows)
+        rows = render_to_string("admin/audit/rows.html", {"lines": shown}, request)
+        ended = live.has_ended(CallSearch.from_parameters(request.GET))
+        values = {"rows": rows, "found": len(page.rows), "ended": ended, "known_until": known_until}
+        return self._answer(page.older, page.stopped_at, **values)
 
     def _answer(self, older: str, back_to: datetime | None, **values: Any) -> JsonResponse:
         text = local_time.format_time_with_zone(back_to) if back_to is not None else ""
@@ -159,12 +180,14 @@ class CallAdmin(ReadOnlyAdmin):
             ("views/<int:pk>/", saved_views.change, "audit_call_views_change"),
             ("views/<int:pk>/delete/", saved_views.delete, "audit_call_views_delete"),
             ("<uuid:pk>/copy/<slug:what>/", views.copy, "audit_call_copy"),
-            ("<uuid:pk>/part/<int:number>/", views.part, "audit_call_part"),
         )
+        # Browsers keep pictures, and ask each time.
+        part = self.admin_site.admin_view(views.part, cacheable=True)
         own = [
             path(route, self.admin_site.admin_view(view), {"model_admin": self}, name=name)
             for route, view, name in pages
         ]
+        own.append(path("<uuid:pk>/part/<int:number>/", part, {"model_admin": self}, name="audit_call_part"))
         urls: list[URLPattern] = super().get_urls()
         return [*own, *urls]
 
@@ -173,7 +196,7 @@ class CallAdmin(ReadOnlyAdmin):
             raise PermissionDenied
         search = CallSearch.from_parameters(request.GET)
         wanted = search.to_parameters()
-        if set(request.GET) == {"q"} and (url := lookup.find_url(wanted.get("q", ""))):
+        if request.GET.keys() - {LIVE} == {"q"} and (url := lookup.find_url(wanted.get("q", ""))):
             return redirect(url)
         address = reverse("admin:audit_call_export")
         columns = [(COLUMN, name) for name in request.GET.getlist(COLUMN) if name in OPTIONAL_COLUMNS]
@@ -194,10 +217,13 @@ class CallAdmin(ReadOnlyAdmin):
                 for name, text in saved_views.describe_filters(wanted).items()
             ],
             "columns": [(name, title, name in shown) for name, title in OPTIONAL_COLUMNS.items()],
+            # Of a parameter with several values, the theme's form of the filters keeps only the last one.
+            "other_columns": [name for _column, name in columns if name != request.GET[COLUMN]],
             "all_calls": "?" + urlencode(columns),
             "search_url": f"{reverse('admin:audit_call_search')}?{urlencode([*wanted.items(), *columns])}",
             "status_names": [[value, str(name)] for value, name in outcomes.CHOICES],
             "max_rows": PAGE_ROWS,
+            "live": live.context(request, search),
             "unindexed": bool(search.text()) and not text_index.exists(),
         }
         response: HttpResponse = super().changelist_view(request, context | (extra_context or {}))
@@ -244,7 +270,9 @@ class CallAdmin(ReadOnlyAdmin):
 
     @column(gettext_lazy("Status"))
     def status(self, call: Call) -> str:
-        return badge(call.outcome, get_language())
+        text = badge(call.outcome, get_language())
+        # A live list asks again for the calls that still run.
+        return format_html("<span data-running>{}</span>", text) if call.outcome == outcomes.RUNNING else text
 
     @column(gettext_lazy("Client"))
     def client(self, call: Call) -> str:

@@ -7,6 +7,7 @@ response as one that does not exist.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC
 from typing import Any
@@ -25,7 +26,7 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST, require_safe
 
 from audit import local_time, outcomes
-from audit.admin.base import calls_url
+from audit.admin.base import LIVE, calls_url
 from audit.models import SavedView
 from audit.queries import periods
 from audit.queries.search import NOT_OK, CallSearch
@@ -85,25 +86,32 @@ def _make_displayed_view(view: SavedView, user: Any) -> DisplayedView:
 
 
 def filters_of(view: SavedView) -> dict[str, str]:
-    """Return the filters of the view, only those that `CallSearch` knows, whatever the column contains."""
+    """Return the filters of the view, only those that the list of calls knows, whatever the column contains."""
     try:
         values = json.loads(view.filters)
     except (ValueError, RecursionError):
         return {}
     with timezone.override(UTC):  # a time without offset was saved when every page was in UTC
-        return CallSearch.from_parameters(values).to_parameters() if isinstance(values, dict) else {}
+        return _read_filters(values) if isinstance(values, dict) else {}
+
+
+def _read_filters(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the filters among these parameters, and whether the view opens live."""
+    live = {LIVE: "1"} if values.get(LIVE) == "1" else {}
+    return CallSearch.from_parameters(values).to_parameters() | live
 
 
 def describe_filters(filters: dict[str, str]) -> dict[str, str]:
     """Return parameter -> `name: value` as the pages show it, with invisible characters made visible."""
-    texts = dict(filters)
+    texts = {name: value for name, value in filters.items() if name != LIVE}
     for name in {"since", "until"} & filters.keys():
         if (time := local_time.parse_time(filters[name])) is not None:
             texts[name] = local_time.format_time_with_zone(time)
     words = {"outcome": dict(OUTCOMES), "period": dict(periods.CHOICES)}
     for name in words.keys() & filters.keys():
         texts[name] = str(words[name].get(filters[name], filters[name]))
-    return {name: invisible.show(f"{FILTER_NAMES.get(name, name)}: {value}"[:300]) for name, value in texts.items()}
+    named = {name: invisible.show(f"{FILTER_NAMES.get(name, name)}: {value}"[:300]) for name, value in texts.items()}
+    return named | ({LIVE: _("Live")} if LIVE in filters else {})
 
 
 class ViewForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -135,7 +143,7 @@ def manage(request: HttpRequest, model_admin: Any) -> HttpResponse:
 def create(request: HttpRequest, model_admin: Any) -> HttpResponse:
     """Save the filter that the form carries, and redirect to the list with that filter."""
     _require_view_permission(request, model_admin)
-    filters = CallSearch.from_parameters(request.POST).to_parameters()
+    filters = _read_filters(request.POST)
     user: Any = request.user
     view = SavedView(owner=user, filters=json.dumps(filters))
     if SavedView.objects.filter(owner=user).count() >= MAX_VIEWS:

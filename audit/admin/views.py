@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
@@ -19,15 +20,16 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
-from audit.actions import log
+from audit.actions import actor, log
 from audit.admin.base import row_url
 from audit.export import copy as copies
 from audit.export import files, rows
+from audit.format import timestamps, uuid7
 from audit.integrity import verifier
-from audit.models import Call
+from audit.models import Action, Call
 from audit.queries import comparison
 from audit.queries.search import CallSearch
-from audit.results import kept, sections
+from audit.results import kept
 from toolhub import invisible
 
 Copy = Callable[[Call], str]
@@ -36,6 +38,9 @@ COPIES: dict[str, tuple[str, str, Copy]] = {
     "curl": ("text/plain; charset=utf-8", "sh", copies.as_curl),
 }
 """Formats in which a call can be copied: content type, file extension, function that makes the text."""
+
+PARTS_LOGGED = timedelta(hours=1)
+"""Time for which one entry in admin activity covers the pictures, sounds and files of one call that a person sees."""
 
 
 def encode_query(values: Mapping[str, str], **more: str) -> str:
@@ -100,11 +105,17 @@ def part(request: HttpRequest, pk: UUID, number: int, model_admin: Any) -> HttpR
     """Serve a picture, sound or file of a result; only verified bytes get the media type of a picture or sound."""
     call = _require_call(request, pk, model_admin)
     try:
-        data, kind = sections.part_of(call, number)
+        return files.part(request, call, number, lambda: _log_parts(call))
     except LookupError:
         raise Http404 from None
-    log.record("copied", "call", str(call.pk), None, {"what": f"part {number}"})
-    return files.part(data, kind, f"call-{call.pk}-part-{number}")
+
+
+def _log_parts(call: Call) -> None:
+    """Log that somebody sees the parts of a result: once, not for each picture of the page."""
+    since = uuid7.first_id_of(timestamps.to_ms(timezone.now() - PARTS_LOGGED))
+    same = Action.objects.filter(kind="call", target=str(call.pk), id__gte=since)
+    if not same.filter(verb="copied", actor=actor.current().name[:200], after__contains='"parts"').exists():
+        log.record("copied", "call", str(call.pk), None, {"what": "parts"})
 
 
 def _require_call(request: HttpRequest, pk: UUID, model_admin: Any) -> Call:

@@ -102,6 +102,9 @@ class BodyKeeper:
             try:
                 whole.keep(call_id, digest, text)
                 return
+            except whole.Full:
+                self._why = "TOOLHUB_MAX_WHOLE_BODIES_MB is used up"
+                break
             except (DatabaseError, InterfaceError, OSError) as error:
                 connection.close()
                 self._why = type(error).__name__

@@ -12,6 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import Count, Exists, OuterRef, Sum
 from django.db.models.functions import Length
@@ -23,6 +24,14 @@ ABSENT, KEPT, ALTERED = "absent", "kept", "altered"
 """ABSENT: this call has no whole body. ALTERED: it has one that is gone, or is not what was logged."""
 _MAX_OVERHEAD_BYTES = 1024
 """How much longer than its text a compressed text can be, and a little more."""
+
+
+_MAX_RATIO = 1000
+"""How many times shorter a text gets at most by compression, roughly."""
+
+
+class Full(Exception):
+    """The whole results take all the room that the setting gives them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +53,11 @@ class Total:
 
 
 def keep(call_id: UUID, digest: str, text: str) -> bool:
-    """Keep the whole result of an ended call, and return whether that call still has its bodies."""
+    """Keep the whole result of an ended call, and return whether that call still has its bodies. Raises Full."""
     data = text.encode()
     packed = zlib.compress(data)
+    if measure().stored + len(packed) > settings.MAX_WHOLE_BODIES_BYTES and not _is_kept(digest):
+        raise Full
     with transaction.atomic():
         # Locked in the order of `remove`: retention waits for this body, or this waits and finds it gone.
         call = Call.objects.select_for_update().filter(pk=call_id, body_state="").exclude(outcome=outcomes.RUNNING)
@@ -57,6 +68,15 @@ def keep(call_id: UUID, digest: str, text: str) -> bool:
         )
         WholeBodyUse.objects.get_or_create(call_id=call_id, defaults={"digest": digest})
     return True
+
+
+def _is_kept(digest: str) -> bool:
+    return WholeBody.objects.filter(pk=digest).exists()
+
+
+def is_full(size: int) -> bool:
+    """Return whether there is no room for another result of this size, however well it is compressed."""
+    return measure().stored + size // _MAX_RATIO >= settings.MAX_WHOLE_BODIES_BYTES
 
 
 def find(call: Call) -> Found:

@@ -87,7 +87,9 @@ class Archive:
         """Add a file with one line of JSON for each row, and yield what is ready of the ZIP."""
         size = lines = 0
         digest = sha256()
-        with self._zip.open(zipfile.ZipInfo(name, _EARLIEST), "w", force_zip64=True) as file:
+        info = zipfile.ZipInfo(name, _EARLIEST)
+        info.compress_type = zipfile.ZIP_DEFLATED  # without it, what a ZipInfo describes is stored as it is
+        with self._zip.open(info, "w", force_zip64=True) as file:
             for row in rows:
                 line = f"{_encode(row)}\n".encode("utf-8", "backslashreplace")
                 size, lines = size + len(line), lines + 1

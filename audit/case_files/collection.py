@@ -6,6 +6,7 @@ only the links, which hold nothing but a random id and a digest.
 
 from __future__ import annotations
 
+import heapq
 import json
 from array import array
 from bisect import bisect_left
@@ -30,6 +31,8 @@ from audit.queries.search import CallSearch, id_at
 from audit.writing.stores.shared import SharedStore
 
 BATCH_ROWS = 1_000
+SORTED_AT_ONCE = 20_000
+"""Maximum number of ids that are sorted by one call, during which no other thread of the process runs."""
 MAX_REASON_CHARACTERS = 500
 NAMES = ("user", "tool", "client", "credential")
 """Filters whose texts choose the admin activity."""
@@ -215,11 +218,11 @@ class _Proof:
     """The parts of the hash chains that lead from the entries of a case to signed checkpoints."""
 
     def __init__(self, seen: _Seen) -> None:
-        self._sequences: dict[int, list[int]] = {}
+        self._sequences: dict[int, array[int]] = {}
         """writer -> sequences of its entries in the case, in order."""
-        for link_id in sorted(set(seen.link_ids)):
+        for link_id in _sort_once_each(seen.link_ids):
             writer, sequence = chain.split_link_id(link_id)
-            self._sequences.setdefault(writer, []).append(sequence)
+            self._sequences.setdefault(writer, array("q")).append(sequence)
         self._since = seen.first
         self._used: set[int] = set()
         self.uncovered = 0
@@ -271,6 +274,17 @@ class _Proof:
         """Return the number and the sequence of the first checkpoint from there on; (None, `sequence`) without one."""
         at = bisect_left(heads, (sequence, 0))
         return (heads[at][1], heads[at][0]) if at < len(heads) else (None, sequence)
+
+
+def _sort_once_each(link_ids: array[int]) -> Iterator[int]:
+    """Yield the ids in order, each once. The millions of a large case are sorted in parts, so that others can run."""
+    starts = range(0, len(link_ids), SORTED_AT_ONCE)
+    parts = [array("q", sorted(link_ids[start : start + SORTED_AT_ONCE])) for start in starts]
+    last = None
+    for link_id in heapq.merge(*parts):
+        if link_id != last:
+            yield link_id
+        last = link_id
 
 
 def _hash_before(writer: int, sequence: int) -> str | None:

@@ -132,12 +132,12 @@ def _read_manifest(bundle: zipfile.ZipFile, trusted: TrustedKeys, report: CaseRe
     except (*_UNREADABLE, ValueError):
         _add(report, [problem("file", archive.MANIFEST, "file_changed")])
         return None
-    found = _check_signature(signature, archive.manifest_text(sha256(data).hexdigest()), trusted)
-    if found is not None:
-        _add(report, [found])
+    signer = _find_signer(signature, archive.manifest_text(sha256(data).hexdigest()), trusted)
+    if isinstance(signer, Problem):
+        _add(report, [signer])
         return None
     manifest: dict[str, Any] = json.loads(data)
-    report.key = str(json.loads(signature)["key"])
+    report.key = signer
     report.is_earlier_key = report.key != trusted.names[0]
     return manifest
 
@@ -155,7 +155,8 @@ def _read(bundle: zipfile.ZipFile, name: str, limit: int) -> bytes:
     return data
 
 
-def _check_signature(data: bytes, text: str, trusted: TrustedKeys) -> Problem | None:
+def _find_signer(data: bytes, text: str, trusted: TrustedKeys) -> str | Problem:
+    """Return the name of the trusted key that signed the text; a problem when none did."""
     try:
         signed = json.loads(data)
         key, signature = str(signed["key"]), bytes.fromhex(signed["signature"]).hex()
@@ -167,7 +168,7 @@ def _check_signature(data: bytes, text: str, trusted: TrustedKeys) -> Problem | 
         return problem("file", archive.MANIFEST, "checkpoint_key", key=key[:64], trusted=", ".join(trusted.names))
     if not trusted.verify(key, text, signature):
         return problem("file", archive.MANIFEST, "file_signature")
-    return None
+    return key
 
 
 def _check_archive(file: IO[bytes], comment: bytes, trusted: TrustedKeys) -> Iterator[Problem]:
@@ -178,7 +179,7 @@ def _check_archive(file: IO[bytes], comment: bytes, trusted: TrustedKeys) -> Ite
     while left > 0 and (chunk := file.read(min(left, archive.CHUNK_BYTES))):
         digest.update(chunk)
         left -= len(chunk)
-    if _check_signature(comment, archive.archive_text(digest.hexdigest()), trusted) is not None:
+    if isinstance(_find_signer(comment, archive.archive_text(digest.hexdigest()), trusted), Problem):
         yield problem("file", archive.MANIFEST, "archive_changed")
 
 

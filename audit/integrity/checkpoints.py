@@ -17,10 +17,14 @@ from itertools import count
 from pathlib import Path
 
 from django.conf import settings
+from django.db import transaction
 
+from audit.actions import log
 from audit.format import chain, keys, timestamps
 from audit.format.chain import Chain
 from audit.format.checkpoint import Heads, SignedCheckpoint, heads_text, read_heads
+from audit.format.keys import TrustedKeys
+from audit.models import Checkpoint
 from audit.writing import sql
 from audit.writing.stores.base import KeyTaken, Store, StoreUnavailable
 
@@ -38,8 +42,10 @@ _MAX_PAGES = 200
 __all__ = [
     "Heads",
     "SignedCheckpoint",
+    "begin_with_new_keys",
     "heads_text",
     "is_due",
+    "is_signed_by_others",
     "publish",
     "read_file",
     "read_heads",
@@ -73,6 +79,22 @@ def read_file(path: Path) -> list[SignedCheckpoint]:
 def coverage_text(writer: int, covered: int, sealed: bool) -> str:
     """Return the text of `Writer.covered_mac`."""
     return f"covered {writer} {covered} {int(bool(sealed))}"
+
+
+def is_signed_by_others() -> bool:
+    """Return whether there are checkpoints, none of them with the name of a key of this installation.
+
+    Names prove nothing. This keeps the keys of another installation, or new ones, from being used by mistake.
+    """
+    own = Checkpoint.objects.filter(key__in=TrustedKeys.from_settings().names)
+    return Checkpoint.objects.exists() and not own.exists()
+
+
+def begin_with_new_keys(store: Store) -> None:
+    """Log that the keys of this installation go on with the log of others, and sign it. Raise StoreUnavailable."""
+    with transaction.atomic():
+        log.record("changed", "record", "key", None, {"key": keys.key_name()})
+    sign_before(store)
 
 
 def is_due(store: Store) -> bool:

@@ -14,6 +14,9 @@ from audit.results import kept
 from audit.text_diff import Line, lines
 from toolhub import invisible
 
+MAX_CALLS_OF_TOOL = 300
+"""Maximum calls of a tool, by whomever, among which the previous one of a user is looked for first."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fact:
@@ -59,6 +62,14 @@ def find_pair(keys: list[str]) -> tuple[Call, Call] | None:
 def find_previous(call: Call) -> Call | None:
     """Return the previous call of the same tool by the same user; None if a bounded search does not find one."""
     if call.user_id is None:
+        return None
+    # Few calls of a rare tool, or the newest of a frequent one, are read sooner than thousands of the user's.
+    earlier = Call.objects.filter(name=call.name, pk__lt=call.pk).order_by("-pk")
+    newest = list(earlier.values_list("pk", "method", "user_id")[:MAX_CALLS_OF_TOOL])
+    for pk, method, user_id in newest:
+        if (method, user_id) == (call.method, call.user_id):
+            return Call.objects.get(pk=pk)
+    if len(newest) < MAX_CALLS_OF_TOOL:
         return None
     search = CallSearch(tool=call.name, method=call.method, user_id=call.user_id)
     rows = search.page(before=call.pk.hex, size=1).rows

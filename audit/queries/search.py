@@ -18,7 +18,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -33,16 +33,14 @@ from django.db.models.lookups import Exact, IContains
 from audit import local_time, outcomes
 from audit.models import Call
 from audit.queries import periods, text_index
+from audit.queries.walk import IndexedText, Walk
 
 PAGE_ROWS = 50
 COUNTED_ROWS = 5_000
 """Maximum calls that one step of a count adds."""
 MAX_SEARCHED_ROWS = 200_000
-MAX_SEARCH_SECONDS = 0.12
+MAX_SEARCH_SECONDS = 0.1
 """Search budget of one page, in rows and in seconds, whichever is used up first."""
-MAX_CANDIDATES = 10_000
-"""Maximum calls that the text index may name. A text in more of them is soon found in slices."""
-CHUNK_CANDIDATES = 200
 NOT_OK = "not_ok"
 NOT_FOUND = "not_found"
 """Denied or unknown: for the user of the call, the two are the same."""
@@ -52,7 +50,6 @@ _HEXADECIMAL = re.compile(r"[0-9a-fA-F]{1,4}")
 _OWN_TEXT_FIELDS = ("arguments", "result", "name", "client_name", "credential")
 """Columns that users search in their own calls: not the rule that denied them, nor details for administrators."""
 _NOT_PARAMETERS = frozenset({"user_id", "period_interval"})
-_FIRST_SLICE_ROWS, _MAX_SLICE_ROWS = 2_000, 20_000
 _PROBE_ENTRIES = 500
 """Number of entries of two indexes that are compared to find the one with fewer entries."""
 _FIRST_LOAD_ROWS, _LOAD_CHARACTERS = 20, 2_000_000
@@ -73,6 +70,16 @@ class Page:
     """Cursors: empty when there are no rows in that direction."""
     stopped_at: datetime | None = None
     """Time at which a bounded search stopped: older rows were not searched; None when the search is complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Part of a count: how many calls have each status, and each name of a client."""
+
+    statuses: Counter[str]
+    clients: Counter[str]
+    older: str
+    """Where the count goes on; empty at the end."""
 
 
 def id_at(at: datetime) -> UUID:
@@ -215,13 +222,14 @@ class CallSearch:
             rest.append(match_name("credential", self.credential) | equals("credential_id", self.credential))
         return rows, one, other, rest
 
-    def count(self, before: str = "") -> tuple[Counter[str], str]:
-        """Return how many of the next matching calls have each status, and where to go on; "" at the end.
+    def count(self, before: str = "") -> Counted:
+        """Count the next matching calls.
 
         Like a page, it is one bounded step of a search: call it again with the cursor, and add up.
         """
-        part = self.page(before=before, size=COUNTED_ROWS, columns=("id", "outcome"))
-        return Counter(row.outcome for row in part.rows), part.older
+        part = self.page(before=before, size=COUNTED_ROWS, columns=("id", "outcome", "client_name"))
+        statuses, clients = (Counter(getattr(row, name) for row in part.rows) for name in ("outcome", "client_name"))
+        return Counted(statuses, clients, part.older)
 
     def page(
         self,
@@ -259,30 +267,6 @@ class CallSearch:
         """
         rows, rest = self.build_query()
         yield from _iterate_batches(rows, rest, batch)
-
-
-@dataclass(frozen=True, slots=True)
-class IndexedText:
-    """A text to search for, in the part of the log that the text index covers."""
-
-    text: str
-    coverage: text_index.Coverage
-    low: UUID | None
-    high: UUID | None
-    """The searched interval: low <= id < high, None for an open side."""
-
-    def find(self, start: UUID | None, *, forward: bool = False) -> list[UUID] | None:
-        """Return the calls to read after `start`, in the order of the search; None when the index names too many."""
-        low, high = self.low, self.coverage.through if self.high is None else min(self.high, self.coverage.through)
-        if start is not None and forward:
-            low = UUID(int=start.int + 1)
-        elif start is not None:
-            high = min(high, start)
-        found = text_index.find(self.text, low, high, MAX_CANDIDATES)
-        if found is None:
-            return None
-        still_open = [pk for pk in self.coverage.open if (low is None or pk >= low) and pk < high]
-        return sorted({*found, *still_open}, reverse=not forward)
 
 
 def _iterate_batches(rows: QuerySet[Call], rest: Q | None, batch: int) -> Iterator[list[Call]]:
@@ -350,96 +334,6 @@ def page(
     if edge is not None and not more:
         answer.stopped_at = time_of(edge) if isinstance(edge, UUID) else None
     return answer
-
-
-@dataclass(slots=True)
-class Walk:
-    """A search through rows in the order of their key, until enough are found or its time or budget is used up."""
-
-    rows: QuerySet[Any]
-    rest: Q | QuerySet[Any] | None
-    forward: bool
-    deadline: float
-    budget: int
-    """Rows that may still be searched."""
-
-    def collect(self, start: Any, wanted: int) -> tuple[list[Any], Any]:
-        """Return up to `wanted` rows, and the key at which the search stopped before the end, or None."""
-        order, beyond, within = ("pk", "pk__gt", "pk__lte") if self.forward else ("-pk", "pk__lt", "pk__gte")
-        rest = self.rest
-        remaining = self.rows.order_by(order)
-        if start is not None:
-            remaining = remaining.filter(**{beyond: start})
-        if rest is None:
-            return list(remaining[:wanted]), None
-        found: list[Any] = []
-        slice_ = max(1, min(_FIRST_SLICE_ROWS, self.budget))
-        part = remaining
-        while True:
-            began = time.monotonic()
-            edge = part.values_list("pk", flat=True)[slice_ - 1 : slice_].first()
-            here = part if edge is None else part.filter(**{within: edge})
-            if isinstance(rest, Q):
-                here = here.filter(rest)
-            else:
-                there = rest if start is None else rest.filter(**{beyond: start})
-                here = remaining.filter(pk__in=_intersect_keys(here, there, order, wanted - len(found)))
-            found += list(here[: wanted - len(found)])
-            self.budget -= slice_
-            if edge is None or len(found) >= wanted:
-                return found, None
-            now = time.monotonic()
-            if self.budget <= 0 or now > self.deadline:
-                return found, edge
-            # No slice may take much longer than the remaining time; its duration is estimated from the previous slice.
-            fits = int(slice_ * (self.deadline - now) / max(now - began, 0.001)) + _PROBE_ENTRIES
-            slice_ = min(slice_ * 2, _MAX_SLICE_ROWS, self.budget, fits)
-            start = edge
-            part = remaining.filter(**{beyond: edge})
-
-    def collect_indexed(self, start: UUID | None, wanted: int, indexed: IndexedText) -> tuple[list[Any], Any]:
-        """Do the same as `collect` with the text index, for the part of the log that it covers."""
-        boundary = indexed.coverage.through
-        newest = replace(self, rows=self.rows.filter(pk__gte=boundary))
-        if self.forward:
-            if start is not None and start >= boundary:
-                return newest.collect(start, wanted)
-            found, edge = self._collect_covered(start, wanted, indexed)
-            if edge is not None or len(found) >= wanted:
-                return found, edge
-            more, edge = newest.collect(None, wanted - len(found))
-            return found + more, edge
-        found = []
-        if start is None or start > boundary:
-            found, edge = newest.collect(start, wanted)
-            if edge is not None or len(found) >= wanted:
-                return found, edge
-        more, edge = self._collect_covered(start, wanted - len(found), indexed)
-        return found + more, edge
-
-    def _collect_covered(self, start: UUID | None, wanted: int, indexed: IndexedText) -> tuple[list[Any], Any]:
-        covered = self.rows.filter(pk__lt=indexed.coverage.through)
-        began = time.monotonic()
-        named = indexed.find(start, forward=self.forward)
-        self.deadline += time.monotonic() - began  # the calls get their time, however long the index took
-        if named is None:
-            return replace(self, rows=covered).collect(start, wanted)
-        found: list[Any] = []
-        for at in range(0, len(named), CHUNK_CANDIDATES):
-            chunk = named[at : at + CHUNK_CANDIDATES]
-            part = covered.filter(self.rest, pk__in=chunk).order_by("pk" if self.forward else "-pk")
-            found += list(part[: wanted - len(found)])
-            if len(found) >= wanted:
-                break
-            if time.monotonic() > self.deadline and at + CHUNK_CANDIDATES < len(named):
-                return found, chunk[-1]
-        return found, None
-
-
-def _intersect_keys(one: QuerySet[Any], other: QuerySet[Any], order: str, wanted: int) -> list[Any]:
-    """Return the first keys that both have. SQLite merges two ordered indexes without reading any row."""
-    keys = [rows.order_by().values_list("pk", flat=True) for rows in (one, other)]
-    return list(keys[0].intersection(keys[1]).order_by(order)[:wanted])
 
 
 def _is_rarer(rows: QuerySet[Call], one: dict[str, Any], other: dict[str, Any]) -> bool:

@@ -160,26 +160,15 @@ def _report(period: str, now: datetime | None) -> Report:
     return Report(start, counted, live, slots, tools, [(int(key), calls, bad) for key, calls, bad in users])
 
 
-def count_calls_by_tool(start: datetime) -> tuple[dict[str, tuple[int, int]], datetime, bool]:
-    """Return tool -> (calls, number not ended with ok) since that day, the time until which it is complete, if live."""
+def find_called_tools(start: datetime) -> tuple[set[str], datetime, bool]:
+    """Return the tools that were called since that day, the time until which they are complete, and if that is now."""
     with repeatable_read():
-        return _count_calls_by_tool(start)
-
-
-def _count_calls_by_tool(start: datetime) -> tuple[dict[str, tuple[int, int]], datetime, bool]:
-    found: Counter[str] = Counter()
-    failed: Counter[str] = Counter()
-    days = Rollup.objects.filter(span=rollups.DAY, what=rollups.TOOL, at__gte=rollups.day_of(start))
-    for key, calls, bad in _sum_cells(days):
-        found[key] += calls
-        failed[key] += bad
-    rows, counted, live = _read_tail(timestamps.from_ms(timestamps.now_ms()))
-    for row in rows:
-        for what, key in rollups.cells(row):
-            if what == rollups.TOOL:
-                found[key] += 1
-                failed[key] += row[5] != outcomes.OK
-    return {key: (calls, failed[key]) for key, calls in found.items()}, counted, live
+        days = Rollup.objects.filter(span=rollups.DAY, what=rollups.TOOL, at__gte=rollups.day_of(start))
+        # The names alone, without their numbers: the index has them.
+        found = set(days.order_by().values_list("key", flat=True).distinct())
+        rows, counted, live = _read_tail(timestamps.from_ms(timestamps.now_ms()))
+    found.update(key for row in rows for what, key in rollups.cells(row) if what == rollups.TOOL)
+    return found, counted, live
 
 
 def _read_tail(now: datetime) -> tuple[list[tuple[Any, ...]], datetime, bool]:

@@ -6,7 +6,8 @@ an entry that is outdated or forged finds nothing wrong.
 SQLite has a full-text index of three-character pieces (FTS5, `trigram`), PostgreSQL one of pg_trgm, both over the table
 of `CallText`, never over `audit_call`: the writer of calls pays nothing. A background job adds the calls that ended.
 Triggers remove the text of a call in the transaction that removes its row or its body, also for SQL from outside; what
-retention leaves of the call is indexed again.
+retention leaves of the call is indexed again. From then on no question finds the removed text. FTS5 only marks its
+pieces as deleted: `purge` merges the index, in small transactions, until it has neither the pieces nor the marks.
 
 The table is no part of the hash chain: whoever can write SQL can hide calls from the index. So only pages of lists use
 it. Exports and case files read the calls.
@@ -56,6 +57,10 @@ MAX_PIECES = 8
 """Maximum three-character pieces of a text that SQLite looks up, from all of it; the calls decide about the rest."""
 _STEPS_BETWEEN_CHECKS = 2_000
 """Instructions of SQLite after which the time of a question is checked."""
+_MERGE_PAGES = 16
+"""Pages of the index that one transaction merges, for which the writer of calls waits: about 30 ms."""
+DUE, RUNNING = "due", "run "
+"""Values of TextProgress.removal; after RUNNING stands the number of the part into which the index is rewritten."""
 TABLE, INDEX = CallText._meta.db_table, "audit_calltext_trigrams"
 _WIDE = "\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 _WIDE_RUN = re.compile(f"[{_WIDE}]{{2,}}")
@@ -198,7 +203,9 @@ def _decode(match: re.Match[str]) -> str:
 def update() -> None:
     """Add the calls that ended since the last run, with pauses while this process serves calls."""
     if exists():
-        catch_up(JOB_SECONDS, Pacer(share=BUSY_SHARE).pause)
+        pause = Pacer(share=BUSY_SHARE).pause
+        purge(JOB_SECONDS, pause)
+        catch_up(JOB_SECONDS, pause)
 
 
 def catch_up(seconds: float, pause: Callable[[], None] = lambda: None) -> bool:
@@ -302,6 +309,89 @@ def lock() -> None:
     """Let no other transaction add or remove texts until this one ends. Call it before calls are changed."""
     # SQLite has one writer at a time.
     TextProgress.objects.select_for_update().filter(pk=1).first()
+
+
+def mark_removal() -> None:
+    """Remember, in the transaction that removes texts, that the index still has their pieces."""
+    if connection.vendor == "sqlite":
+        TextProgress.objects.filter(pk=1).update(removal=DUE)
+
+
+def purge(seconds: float, pause: Callable[[], None] = lambda: None) -> bool:
+    """Rewrite the index of SQLite without removed texts, for about `seconds`. Return True when none is left.
+
+    Whoever removes text meanwhile makes it begin again. On PostgreSQL, autovacuum does this.
+    """
+    deadline = time.monotonic() + seconds
+    while TextProgress.objects.filter(pk=1).exclude(removal="").exists() and exists():
+        if time.monotonic() > deadline:
+            return False
+        began = time.monotonic()
+        _merge()
+        time.sleep(max(MIN_GAP_SECONDS, time.monotonic() - began))
+        pause()
+    return True
+
+
+def _merge() -> None:
+    with transaction.atomic(), connection.cursor() as cursor:
+        state = TextProgress.objects.select_for_update().get(pk=1).removal
+        if state == DUE:
+            # A negative number takes every part of the index, also what the last merge left alone.
+            _merge_pages(cursor, -_MERGE_PAGES)
+            rewritten = next(iter(_find_outputs(cursor)), None)
+        else:
+            rewritten = int(state.removeprefix(RUNNING))
+            if not _merge_pages(cursor, _MERGE_PAGES):
+                # Calls were added meanwhile. SQLite saw more of their small parts than large ones, and fewer than 4.
+                cursor.execute(_CONFIGURE, ["usermerge", 2])
+                _merge_pages(cursor, _MERGE_PAGES)
+                cursor.execute(_CONFIGURE, ["usermerge", 4])
+            if rewritten not in _find_outputs(cursor):
+                rewritten = None  # what SQLite merges now are parts without removed texts
+        TextProgress.objects.filter(pk=1).update(removal="" if rewritten is None else f"{RUNNING}{rewritten}")
+
+
+_CONFIGURE = f"INSERT INTO {INDEX} ({INDEX}, rank) VALUES (%s, %s)"  # noqa: S608 - a constant
+
+
+def _merge_pages(cursor: Any, pages: int) -> bool:
+    """Merge about so many pages, and return whether there was something to merge."""
+    before = connection.connection.total_changes
+    cursor.execute(_CONFIGURE, ["merge", pages])
+    # As SQLite documents it: fewer than two changes mean that there is nothing to merge.
+    return bool(connection.connection.total_changes - before >= 2)
+
+
+def _find_outputs(cursor: Any) -> list[int]:
+    """Return the numbers of the parts of the index into which SQLite is merging others.
+
+    The first entry of the index has, after 4 bytes, three numbers, of which the first is that of its levels. Each level
+    has how many of its parts are being merged, how many it has, and three numbers for each part: the first is its own.
+    They are merged into the last part of the next level (https://sqlite.org/fts5.html#fts5_data_structures,
+    fts5_index.c).
+    """
+    cursor.execute(f"SELECT block FROM {INDEX}_data WHERE id = 10")  # noqa: S608 - a constant
+    numbers = _read_numbers(bytes(cursor.fetchone()[0])[4:])
+    levels, _parts, _writes = next(numbers), next(numbers), next(numbers)
+    found, is_merging = [], False
+    for _ in range(levels):
+        merged, count = next(numbers), next(numbers)
+        parts = [(next(numbers), next(numbers), next(numbers)) for _ in range(count)]
+        if is_merging and parts:
+            found.append(parts[-1][0])
+        is_merging = merged > 0
+    return found
+
+
+def _read_numbers(data: bytes) -> Iterator[int]:
+    """Yield numbers of 7 bits a byte, the highest first; none of the entry is so large that it has 9 bytes."""
+    value = 0
+    for byte in data:
+        value = value << 7 | byte & 0x7F
+        if byte < 0x80:
+            yield value
+            value = 0
 
 
 # --- questions -----------------------------------------------------------------------------------------------------

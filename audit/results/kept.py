@@ -148,6 +148,11 @@ def notes(found: Kept, shown: display.Body | None = None, *, advise: bool = Fals
         sentences.append(
             _("Results up to %(limit)s are kept whole, but this one is not.") % {"limit": filesizeformat(limit)}
         )
+        if whole.is_full(found.size):
+            text = _("The store of whole results is full now: all together may take %(total)s.")
+            sentences.append(text % {"total": filesizeformat(settings.MAX_WHOLE_BODIES_BYTES)})
+            if advise:
+                sentences.append(_("%(setting)s sets its size.") % {"setting": "TOOLHUB_MAX_WHOLE_BODIES_MB"})
     elif found.state == CUT and advise:
         sentences.append(
             _("%(setting)s keeps whole results of later calls.") % {"setting": "TOOLHUB_KEEP_WHOLE_BODIES_MB"}

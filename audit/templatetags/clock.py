@@ -1,4 +1,4 @@
-"""Times in the reader's zone: `{{ at|format_time_with_zone }}`, or `{{ at|format_time }}` below `{% zone %}`."""
+"""Times in the reader's zone: `format_time_with_zone`, or `format_time` below a title with `add_zone`."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ def format_time(value: datetime | None, precision: str = "seconds") -> str:
     return "" if value is None else local_time.format_time(value, precision)
 
 
-@register.simple_tag
-def zone() -> str:
-    return local_time.zone()
+@register.filter
+def add_zone(title: str) -> str:
+    return str(local_time.add_zone(title))

@@ -43,25 +43,11 @@ def approve(
         found = _lock(key)
         if not found.person.is_active:
             raise Refused(_("The account is not active. Activate it first, or decline the request."))
-        grant = give(found, ends=ends, environments=environments, note=found.reason if note is None else note)
+        grant = _save_grant(found, ends=ends, environments=environments, note=found.reason if note is None else note)
         found.grant, found.granted = grant, digest_of(grant)
         _decide(found, State.APPROVED, by, answer)
         log.record("approved", KIND, name_for_log(found), {"state": "open"}, {"grant": grant.pk, "answer": answer})
     return found
-
-
-def give(request: AccessRequest, *, ends: datetime | None, environments: tuple[str, ...], note: str) -> Grant:
-    """Save the grant that a request asks for. Raises ValidationError."""
-    grant = Grant(
-        **{str(request.kind): request.target},
-        user=request.person,
-        ends=ends,
-        environments=list(environments),
-        note=note,
-    )
-    grant.full_clean()
-    grant.save()
-    return grant
 
 
 def decline(key: int, by: str, answer: str = "") -> AccessRequest:
@@ -73,13 +59,24 @@ def decline(key: int, by: str, answer: str = "") -> AccessRequest:
     return found
 
 
-def undo(key: int) -> AccessRequest:
-    """Open a request again, and delete the grant of its approval. Raises Stale and Refused."""
+def name_decision(request: AccessRequest) -> str:
+    """Return a text that no earlier or later decision about this request has; empty for an open one."""
+    return request.decided_at.astimezone(UTC).isoformat() if request.decided_at is not None else ""
+
+
+def undo(key: int, decision: str = "") -> AccessRequest:
+    """Open a request again, and delete the grant of its approval. Raises Stale and Refused.
+
+    `decision`: the name of the decision that is meant; empty for the current one, whichever it is.
+    """
     with transaction.atomic():
         found = _find(key)
-        if found.state not in (State.APPROVED, State.DECLINED):
+        if found.state not in (State.APPROVED, State.DECLINED) or decision not in ("", name_decision(found)):
             raise Stale
-        if found.target is None or found.toolset_id is None:
+        if found.target is not None and found.toolset_id is None:
+            text = _("The toolset in which it was requested was deleted, so the request cannot be opened again.")
+            raise Refused(text)
+        if found.target is None:
             raise Refused(_("What was requested was deleted, so the request cannot be opened again."))
         grant = found.grant
         if grant is not None and digest_of(grant) != found.granted:
@@ -139,6 +136,20 @@ def _lock(key: int) -> AccessRequest:
     if not found.is_open:
         raise Stale
     return found
+
+
+def _save_grant(request: AccessRequest, *, ends: datetime | None, environments: tuple[str, ...], note: str) -> Grant:
+    """Save the grant that a request asks for. Raises ValidationError."""
+    grant = Grant(
+        **{str(request.kind): request.target},
+        user=request.person,
+        ends=ends,
+        environments=list(environments),
+        note=note,
+    )
+    grant.full_clean()
+    grant.save()
+    return grant
 
 
 def _decide(found: AccessRequest, state: AccessRequest.State, by: str, answer: str) -> None:

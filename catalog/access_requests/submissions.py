@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
 from django.db import models, transaction
 from django.db.models import Exists
 from django.utils import timezone
@@ -97,7 +98,7 @@ def report(user: User, call: Call, comment: str) -> CallReport:
     made = CallReport(
         person=user,
         call_id=call.pk,
-        name=call.name[:500],
+        name=call.name[:500] or "-",  # a client may call a tool with no name
         outcome=outcome,
         detail="" if hidden else call.detail,
         detail_reason="" if hidden else call.detail_reason,
@@ -119,7 +120,11 @@ def _save(user: User, made: AccessRequest | CallReport, check: Callable[[], None
         # One at a time for each person: the second of two clicks finds what the first did.
         User.objects.select_for_update().get(pk=user.pk)
         check()
-        made.full_clean(exclude=("person",))
+        try:
+            made.full_clean(exclude=("person",))
+        except ValidationError:
+            # The form was checked before: its toolset or tool was deleted since.
+            raise Refused(_("What you asked for is no longer there. Choose from the list again.")) from None
         made.save()
         if isinstance(made, AccessRequest):
             log.record("requested", KIND, name_for_log(made), None, {"reason": made.reason})

@@ -20,6 +20,7 @@ from unfold.decorators import display
 
 from audit import local_time
 from audit.admin_base import ModelAdmin
+from audit.admin_filters import is_key, related_filter
 from catalog import signals
 from catalog.admin.editor import preview
 from catalog.admin.editor.runner_forms import kind_name
@@ -35,14 +36,14 @@ from catalog.admin.inlines import (
 from catalog.admin.quarantine import QuarantineAdmin, QuarantineFilter
 from catalog.admin.secrets import SecretAdmin as SecretAdmin
 from catalog.admin.tool_tests import ToolTestAdmin as ToolTestAdmin
-from catalog.admin.toolset_members import MAX_KEY_DIGITS, ToolsetActions
+from catalog.admin.toolset_members import ToolsetActions
 from catalog.admin.upstreams import UpstreamAdmin as UpstreamAdmin
 from catalog.advice.prompts import check_prompt
 from catalog.advice.suggestions import Suggestion
 from catalog.models import Grant, ImportBatch, ImportedItem, Limit, Prompt, Resource, StoredResult, Task, Tool, Toolset
 from catalog.openapi.admin import ImportedDocumentAdmin as ImportedDocumentAdmin
+from catalog.policy import large_changes, snapshot, visibility
 from catalog.policy import messages as policy_messages
-from catalog.policy import snapshot, visibility
 from catalog.policy.definitions import GrantRule
 from catalog.policy.redundancy import Redundancy
 from toolhub.invisible import show
@@ -69,7 +70,7 @@ class BatchFilter(admin.SimpleListFilter):
         batches = ImportBatch.objects.filter(pk__in=with_items).order_by("-pk")
         found = list(batches[:MAX_BATCHES])
         chosen = request.GET.get(self.parameter_name, "")
-        if _is_key(chosen) and all(batch.pk != int(chosen) for batch in found):
+        if is_key(chosen) and all(batch.pk != int(chosen) for batch in found):
             found += batches.filter(pk=int(chosen))
         return [
             (str(batch.pk), f"{local_time.format_time(batch.made_at, 'minutes')}, {show(batch.source)}")
@@ -80,11 +81,7 @@ class BatchFilter(admin.SimpleListFilter):
         chosen = self.value()
         if not chosen:
             return queryset
-        return queryset.filter(imported__batch=int(chosen)) if _is_key(chosen) else queryset.none()
-
-
-def _is_key(text: str) -> bool:
-    return text.isdecimal() and text.isascii() and len(text) < MAX_KEY_DIGITS
+        return queryset.filter(imported__batch=int(chosen)) if is_key(chosen) else queryset.none()
 
 
 class CatalogueItemAdmin(ToolsetActions, HistoryAdmin):
@@ -93,7 +90,7 @@ class CatalogueItemAdmin(ToolsetActions, HistoryAdmin):
     inlines: ClassVar[tuple[Any, ...]] = (GrantInline,)
     autocomplete_fields = ("toolsets",)
     readonly_fields: ClassVar[tuple[str, ...]] = ("audience", "suggestions")
-    list_filter: ClassVar[tuple[Any, ...]] = ("enabled", "toolsets", BatchFilter)
+    list_filter: ClassVar[tuple[Any, ...]] = ("enabled", related_filter("toolsets"), BatchFilter)
     actions = ("switch_on", "switch_off", "add_to_toolset", "remove_from_toolset")
     warn_unsaved_form = True
     compressed_fields = True
@@ -158,12 +155,21 @@ class CatalogueItemAdmin(ToolsetActions, HistoryAdmin):
         self._set_enabled(request, queryset, enabled=False)
 
     def _set_enabled(self, request: HttpRequest, queryset: QuerySet[Any], *, enabled: bool) -> None:
-        changed = 0
-        for row in queryset.exclude(enabled=enabled):  # one by one: each save adds to the history
-            row.enabled = enabled
-            row.save()
-            changed += 1
-        self.message_user(request, (gettext("%d switched on.") if enabled else gettext("%d switched off.")) % changed)
+        keys = list(queryset.exclude(enabled=enabled).order_by().values_list("pk", flat=True))
+
+        def change() -> int:
+            rows = list(self.model._default_manager.filter(pk__in=keys).exclude(enabled=enabled).order_by("pk"))
+            for row in rows:  # one by one: each save adds to the history
+                row.enabled = enabled
+                row.save()
+            return len(rows)
+
+        try:
+            number = large_changes.run(change)
+        except large_changes.Stale:
+            messages.error(request, policy_messages.CHANGED_MEANWHILE)
+            return
+        self.message_user(request, (gettext("%d switched on.") if enabled else gettext("%d switched off.")) % number)
 
 
 class RunnerFilter(admin.SimpleListFilter):
@@ -189,7 +195,7 @@ class ToolAdmin(EditorAdmin, QuarantineAdmin, CatalogueItemAdmin):
     list_filter = (
         "enabled",
         QuarantineFilter,
-        "toolsets",
+        related_filter("toolsets"),
         BatchFilter,
         RunnerFilter,
         "read_only",
@@ -261,7 +267,7 @@ class ToolAdmin(EditorAdmin, QuarantineAdmin, CatalogueItemAdmin):
 @admin.register(Resource)
 class ResourceAdmin(QuarantineAdmin, CatalogueItemAdmin):
     form = ResourceForm
-    list_filter = ("enabled", QuarantineFilter, "toolsets", BatchFilter)
+    list_filter = ("enabled", QuarantineFilter, related_filter("toolsets"), BatchFilter)
     list_display = ("__str__", "name", "mime_type", "toolset_names", "status", "position")
     rank_field = "uri"
     search_fields = ("name", "uri", "uri_template", "title", "description")
@@ -280,7 +286,7 @@ class ResourceAdmin(QuarantineAdmin, CatalogueItemAdmin):
 @admin.register(Prompt)
 class PromptAdmin(QuarantineAdmin, CatalogueItemAdmin):
     form = PromptForm
-    list_filter = ("enabled", QuarantineFilter, "toolsets", BatchFilter)
+    list_filter = ("enabled", QuarantineFilter, related_filter("toolsets"), BatchFilter)
     readonly_fields = ("audience", "suggestions", "quarantine")
     list_display = ("name", "title", "toolset_names", "status", "position")
     search_fields = ("name", "title", "description")
@@ -377,7 +383,16 @@ class GrantAdmin(HistoryAdmin):
     form = GrantForm
     list_display = ("number", "kind", "target_name", "subject_name", "starts", "ends", "state", "note")
     list_display_links = ("number", "target_name")
-    list_filter = (GrantStateFilter, RedundancyFilter, "effect", "everyone", "toolset", "group", "starts", "ends")
+    list_filter = (
+        GrantStateFilter,
+        RedundancyFilter,
+        "effect",
+        "everyone",
+        related_filter("toolset"),
+        related_filter("group"),
+        "starts",
+        "ends",
+    )
     list_before_template = "admin/catalog/grant_links.html"
     list_select_related = ("tool", "toolset", "resource", "prompt", "user", "group")
     list_per_page = 18
@@ -456,7 +471,7 @@ class LimitAdmin(HistoryAdmin):
     form = LimitForm
     list_display = ("number", "rate", "target_name", "subject_name", "note")
     list_display_links = ("number", "rate")
-    list_filter = ("scope", "all_tools", "method", "toolset", "group")
+    list_filter = ("scope", "all_tools", "method", related_filter("toolset"), related_filter("group"))
     list_before_template = "admin/catalog/grant_links.html"
     list_select_related = ("tool", "toolset", "user", "group")
     search_fields = ("tool__name", "toolset__name", "method", "user__username", "group__name", "note")

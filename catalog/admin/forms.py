@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from django import forms
@@ -12,6 +13,7 @@ from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget, U
 from catalog.admin.editor.runner_forms import kind_name
 from catalog.models import Grant, Limit, Prompt, Resource, Tool
 from catalog.models.fields import JSONFormField, NamesFormField
+from catalog.policy import messages
 from catalog.runners import registry
 
 
@@ -84,14 +86,23 @@ class PromptForm(CatalogueForm):
         fields = "__all__"  # noqa: DJ007 - the admin's fieldsets name them
 
 
-class GrantForm(CatalogueForm):
+class RuleForm(CatalogueForm):
+    """The form of a grant or a limit, which has its name in the language of the page where it is one of several."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # The theme asks the row for it, but rows do not know languages.
+        vars(self.instance)["get_inline_title"] = partial(messages.name_row, self.instance)
+
+
+class GrantForm(RuleForm):
     class Meta:
         model = Grant
         fields = "__all__"  # noqa: DJ007 - the admin's fieldsets name them
         field_classes = {"environments": NamesFormField}
 
 
-class LimitForm(CatalogueForm):
+class LimitForm(RuleForm):
     class Meta:
         model = Limit
         fields = "__all__"  # noqa: DJ007 - the admin's fieldsets name them

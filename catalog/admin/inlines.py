@@ -25,7 +25,7 @@ class GrantInline(StackedInline):  # type: ignore[misc]
     tab = True
     show_change_link = True
     collapsible = True
-    per_page = 4  # each is 25 kB of controls
+    per_page = 2  # each is 25 kB of controls, which take the server 30 ms
     fields: tuple[Any, ...] = (("effect", "everyone"), ("user", "group"), "starts", "ends", "environments", "note")
     autocomplete_fields: tuple[str, ...] = ("user", "group")
 
@@ -48,7 +48,7 @@ class LimitInline(StackedInline):  # type: ignore[misc]
     tab = True
     show_change_link = True
     collapsible = True
-    per_page = 3
+    per_page = 2
     fields: tuple[Any, ...] = (("rate", "scope"), ("user", "group"), "note")
     autocomplete_fields: tuple[str, ...] = ("user", "group")
 
@@ -71,7 +71,6 @@ class ToolGrantInline(GrantInline):
 
     tab = False
     collapsible = False
-    per_page = 2  # the controls of one are 25 kB
     verbose_name_plural = _("Grants: access to this tool")
 
     def get_extra(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> int:
@@ -90,7 +89,6 @@ class ToolGrantInline(GrantInline):
 class ToolLimitInline(LimitInline):
     tab = False
     collapsible = False
-    per_page = 2
     verbose_name_plural = _("Rate limits: calls to this tool")
     fields = ("rate", "scope", "user", "group", "note")
 

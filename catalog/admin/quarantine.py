@@ -24,6 +24,7 @@ from catalog.reviews import changes, queue, risks
 from catalog.reviews.review_texts import LABELS, LEVELS, describe_risk, name_path
 from catalog.runners import registry
 from catalog.templatetags.catalog_definitions import compare_words
+from toolhub.chinese import close_blanks
 from toolhub.invisible import show
 
 
@@ -153,7 +154,7 @@ class QuarantineAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
                     messages.success(request, text % name)
                     if edited_by_hand:
                         names = ", ".join(str(LABELS[member]).lower() for member in edited_by_hand)
-                        messages.warning(request, gettext("Kept the manual edits in: %s.") % names)
+                        messages.warning(request, close_blanks(gettext("Kept the manual edits in: %s.") % names))
                 case "reject":
                     quarantine.reject(item, by, reviewed)
                     messages.success(request, gettext("The change to %s is rejected. It stays quarantined.") % name)

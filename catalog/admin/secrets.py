@@ -32,6 +32,7 @@ from catalog.secrets import resolve
 from catalog.secrets.entry import MAX_VALUE_CHARACTERS, WriteOnlyWidget, enter_value
 from catalog.secrets.resolve import check_value
 from catalog.threads import run_in_loop
+from toolhub.chinese import close_blanks
 
 MAX_USES = 200
 """Maximum number of uses on the page of a secret."""
@@ -98,7 +99,8 @@ class SecretForm(CatalogueForm):
 def join_limited(words: list[str], shown: int = 50) -> str:
     """Return the first `shown` words as text, and the number of further ones."""
     more = len(words) - shown
-    return ", ".join(words[:shown]) + (f", {gettext('and %(more)s more') % {'more': more}}" if more > 0 else "")
+    further = [gettext("and %(more)s more") % {"more": more}] if more > 0 else []
+    return close_blanks(", ".join([*words[:shown], *further]))
 
 
 @admin.register(Secret)

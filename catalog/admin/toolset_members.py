@@ -20,13 +20,15 @@ from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
-from catalog.models import Toolset
+from audit.admin_filters import is_key
+from catalog.models import Tool, Toolset
+from catalog.models.tools import MAY_DESTROY
 from catalog.policy import large_changes, visibility
+from catalog.policy import messages as policy_messages
 
 MAX_ITEMS = 1_000
 """Maximum items of one change."""
 MAX_LISTED_NAMES = 20
-MAX_KEY_DIGITS = 18
 
 
 class ToolsetChoiceForm(forms.Form):
@@ -126,7 +128,7 @@ class ToolsetActions(admin.ModelAdmin):  # type: ignore[type-arg]
         try:
             number = large_changes.run(change)
         except (large_changes.Stale, Toolset.DoesNotExist):
-            messages.error(request, gettext("The catalogue is being changed at the same time. Try again."))
+            messages.error(request, policy_messages.CHANGED_MEANWHILE)
             return
         if adding:
             text = ngettext("%(number)s item added to %(toolset)s.", "%(number)s items added to %(toolset)s.", number)
@@ -142,7 +144,7 @@ def _find_way_back(request: HttpRequest, toolset: Toolset) -> HttpResponse | Non
     place, _colon, number = request.POST.get("back", "").partition(":")
     if place == "toolset" and not toolset._state.adding:
         return redirect("pages:access-toolset", toolset.pk)
-    if place == "import" and number.isdecimal() and len(number) < MAX_KEY_DIGITS:
+    if place == "import" and is_key(number):
         return redirect("pages:import", int(number))
     return None
 
@@ -158,5 +160,4 @@ def _count_people(toolset: Toolset) -> int:
 
 
 def _count_destructive(queryset: QuerySet[Any]) -> int:
-    names = {field.name for field in queryset.model._meta.get_fields()}
-    return queryset.filter(destructive=True).count() if "destructive" in names else 0
+    return queryset.filter(MAY_DESTROY).count() if queryset.model is Tool else 0

@@ -56,14 +56,15 @@ _CHINESE = (
     r"(同时|务必|总是|始终|必须|悄悄|偷偷|秘密|暗中).{0,12}(发送|转发|抄送|密送|上传|提交).{0,40}(https?://|\S{1,64}@\w)",
     r"你现在是|你必须扮演|假装你是|系统提示词|开发者模式|你的新(任务|角色|指令)",
 )
-_PATTERNS = tuple(re.compile(pattern, re.IGNORECASE | re.DOTALL) for pattern in (*_ENGLISH, *_CHINESE))
+_LATIN_PATTERNS = tuple(re.compile(pattern, re.IGNORECASE | re.DOTALL) for pattern in _ENGLISH)
+_PATTERNS = (*_LATIN_PATTERNS, *(re.compile(pattern, re.IGNORECASE | re.DOTALL) for pattern in _CHINESE))
 
 
 def find_steering(text: str) -> list[str]:
     """Return the parts of a text that tell a model what to do or to hide, each cut to a line."""
     plain = invisible.remove(text)
     found = []
-    for pattern in _PATTERNS:
+    for pattern in _select_patterns(plain):
         if match := pattern.search(plain):
             found.append(" ".join(match[0].split())[:MAX_SHOWN_CHARACTERS])
     # One passage may match several patterns: the longest says it best.
@@ -75,13 +76,18 @@ def count_steering(text: str) -> Counter[str]:
     seen = invisible.remove(text)
     folded = lookalikes.fold(seen)
     found: Counter[str] = Counter()
-    for pattern in _PATTERNS:
+    for pattern in _select_patterns(seen):
         here = Counter(" ".join(match[0].split())[:MAX_SHOWN_CHARACTERS] for match in pattern.finditer(seen))
         if folded != seen:
             # A passage in honest letters is found in both.
             here |= Counter(" ".join(match[0].split())[:MAX_SHOWN_CHARACTERS] for match in pattern.finditer(folded))
         found += here
     return found
+
+
+def _select_patterns(text: str) -> tuple[re.Pattern[str], ...]:
+    """Return the patterns that can match: the Chinese ones take half of the time, and need a Chinese character."""
+    return _LATIN_PATTERNS if text.isascii() else _PATTERNS
 
 
 def check_texts(fields: dict[str, Any]) -> Iterator[Suggestion]:

@@ -36,7 +36,7 @@ def load(username: str = "demo") -> None:
             return
         content = _without_known(read())
         if get_user_model().objects.filter(username=username).exists():
-            content["grants"] = [{"toolset": TOOLSET, "user": username, "note": "Made by quickstart."}]
+            content["grants"] = [{"toolset": TOOLSET, "user": username, "note": "Created by quickstart."}]
         importer.run(content)
     _make_samples()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.utils.translation import gettext_lazy as _
 
 from catalog.models.access_requests import AccessRequest, CallReport
@@ -39,7 +41,14 @@ __all__ = [
     "Upstream",
 ]
 
+
+def _name_place(place: Any) -> str:
+    """Return what a page says before it deletes a place: not "Tool_toolsets object (1)"."""
+    return str(place.toolset)
+
+
 # Django names the tables between items (tools, resources, prompts) and toolsets by itself, and only in English.
 for _item in (Tool, Resource, Prompt):
     _through = _item.toolsets.through._meta
     _through.verbose_name, _through.verbose_name_plural = _("place in a toolset"), _("places in toolsets")
+    _item.toolsets.through.__str__ = _name_place  # type: ignore[method-assign]

@@ -156,4 +156,8 @@ def forget_target(sender: type[Any], instance: Any, using: str, **_options: Any)
     """Close the open requests for a toolset or tool that is deleted: handler of pre_delete."""
     column = "tool" if isinstance(instance, Tool) else "toolset"
     waiting = AccessRequest.objects.using(using).filter(**{column: instance}, state=AccessRequest.State.OPEN)
-    waiting.update(state=AccessRequest.State.GONE, decided_at=timezone.now())
+    gone = {"state": AccessRequest.State.GONE, "decided_at": timezone.now()}
+    # First the requests, as an approval locks them. Then the row itself: a new request waits, and finds it deleted.
+    waiting.update(**gone)
+    type(instance)._default_manager.using(using).select_for_update().filter(pk=instance.pk).first()
+    waiting.update(**gone)

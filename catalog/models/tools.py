@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
+from django.db.models import Q
 from django.db.models.functions import Lower
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import gettext_noop
@@ -57,6 +58,10 @@ class Toolset(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+MAY_DESTROY: Final = ~Q(destructive=False) & ~Q(read_only=True)
+"""Tools that may delete or overwrite data: as in MCP, also those that write and do not say whether they do."""
 
 
 class Tool(CatalogueItem):

@@ -27,6 +27,7 @@ from catalog.openapi import security
 from catalog.openapi.proposals import Choices, Proposal
 from catalog.openapi.schemas import plain_text
 from catalog.policy import large_changes
+from catalog.policy import messages as policy_messages
 from catalog.reviews.changes import Change, compare
 from catalog.runners import networks, registry
 from catalog.runners.destinations import Flow
@@ -142,6 +143,8 @@ def read(data: bytes) -> dict[str, Any]:
 def prepare(data: bytes, source: str, *, again: ImportedDocument | None = None) -> ImportedDocument:
     """Store a document for review. One from the same source as before is imported again, not twice.
 
+    The same source: the same address, or for uploaded files the same name and title; half of them are "openapi.json".
+
     A document that was never imported is a draft until it is. Raises DocumentImportError, ValidationError.
     """
     content = read(data)
@@ -150,8 +153,8 @@ def prepare(data: bytes, source: str, *, again: ImportedDocument | None = None) 
     info = info if isinstance(info, dict) else {}
     title = " ".join(plain_text(info.get("title"), 200).split()) or "Untitled"
     with transaction.atomic():
-        row = again or ImportedDocument.objects.filter(source=source).first() or ImportedDocument(source=source)
-        if row.pk is None:
+        row = again or _find_imported(source, title) or ImportedDocument(source=source)
+        if row._state.adding:
             row.name, row.draft = _free_name(title), True
         if row.draft:
             row.title, row.document_version = title, plain_text(str(info.get("version", "")), 100)
@@ -160,6 +163,11 @@ def prepare(data: bytes, source: str, *, again: ImportedDocument | None = None) 
         row.full_clean()
         row.save()
     return row
+
+
+def _find_imported(source: str, title: str) -> ImportedDocument | None:
+    found = ImportedDocument.objects.filter(source=source)
+    return (found if "://" in source else found.filter(title=title)).first()
 
 
 def cancel(row: ImportedDocument) -> None:
@@ -315,7 +323,7 @@ def apply(row: ImportedDocument, choices: Choices, chosen: Collection[str], tool
     try:
         result = large_changes.run(work)
     except large_changes.Stale:
-        raise DocumentImportError(_("The catalogue is being changed at the same time. Try again.")) from None
+        raise DocumentImportError(str(policy_messages.CHANGED_MEANWHILE)) from None
     row.refresh_from_db()
     return result
 

@@ -14,7 +14,9 @@ from catalog.policy.definitions import GrantRule, Item, Member, Snapshot
 from catalog.policy.rules import Requester
 
 MAX_DECISIONS = 100_000
-"""Maximum number of pairs of a person and an item that one comparison decides on: a second at most."""
+"""Maximum work of one comparison, in decisions about a person with few grants and one item: a second at most."""
+GRANTS_PER_DECISION = 8
+"""Grants of one person that cost as much to go through as a decision does without them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ class Effect:
     losing: int
     """The number of people who lose access to an item that they have now."""
     exact: bool = True
-    """False: there are too many people and items. Then `gaining` is everyone whom the change reaches."""
+    """False: too many people, items and grants to decide on. Then `gaining` is everyone whom the change reaches."""
 
 
 def with_grants(snapshot: Snapshot, *, add: Iterable[GrantRule] = (), remove: Collection[int] = ()) -> Snapshot:
@@ -68,7 +70,7 @@ def compare(
     before: Snapshot, after: Snapshot, people: Sequence[int], items: Sequence[Item], now: float, environment: str
 ) -> Effect:
     """Count the people who gain and lose access to any of the items between two catalogues."""
-    if len(people) * len(items) > MAX_DECISIONS:
+    if sum(_cost(before, user_id) for user_id in people) * len(items) > MAX_DECISIONS:
         return Effect(len(people), 0, exact=False)
     gaining = losing = 0
     for user_id in people:
@@ -80,6 +82,38 @@ def compare(
         gaining += (False, True) in changes
         losing += (True, False) in changes
     return Effect(gaining, losing)
+
+
+def find_denials(
+    snapshot: Snapshot, people: Iterable[int], items: Iterable[Item], environments: Collection[str], now: float
+) -> list[GrantRule]:
+    """Return the denials in force that hide any of the items from any of the people, through whatever subject.
+
+    `environments`: those that matter; empty for all.
+    """
+    users, groups = set(people), set[int]()
+    for user_id in users:
+        groups.update(snapshot.members[user_id].group_ids)
+    targets: set[tuple[str, int]] = set()
+    for item in items:
+        targets |= {(item.kind, item.id), *(("toolset", key) for key in item.toolset_ids)}
+    reached: dict[str, Collection[int | None]] = {"user": users, "group": groups, "everyone": {None} if users else ()}
+    return [
+        rule
+        for rule in snapshot.grants
+        if rule.effect == "deny"
+        and (rule.target_kind, rule.target_id) in targets
+        and rule.subject_id in reached[rule.subject_kind]
+        and rules.is_in_force(rule, now)
+        and (not environments or any(rules.applies_in(rule, one) for one in environments))
+    ]
+
+
+def _cost(snapshot: Snapshot, user_id: int) -> int:
+    number = len(snapshot.grants_by_user.get(user_id, ())) + len(snapshot.grants_to_everyone)
+    member = snapshot.members[user_id]
+    number += sum(len(snapshot.grants_by_group.get(key, ())) for key in member.group_ids)
+    return 1 + number // GRANTS_PER_DECISION
 
 
 def _reaches(subjects: Collection[tuple[str, int | None]], user_id: int, member: Member) -> bool:

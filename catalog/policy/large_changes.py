@@ -4,7 +4,8 @@ The work runs against a copy of the catalogue in memory, with all its validation
 changed there is then written to the database in one short transaction, so that calls are logged meanwhile. If the
 catalogue changed in between, the work runs again on a new copy.
 
-On PostgreSQL, where writers do not block each other, the work runs in one transaction.
+On PostgreSQL, where writers do not block each other, the work runs in one transaction. On both, it runs again when a
+row that somebody added meanwhile refers to one that it deletes, such as a request for access to a tool.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
-from django.db import DEFAULT_DB_ALIAS, connections, transaction
+from django.db import DEFAULT_DB_ALIAS, IntegrityError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from audit.actions import log
 from catalog.policy import revision
 from catalog.signals import announce
+from toolhub import conflicts
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -75,21 +77,41 @@ def run(work: Callable[[], T], *, plan: bool = False) -> T:
     what it raises, and Stale.
     """
     main = connections[DEFAULT_DB_ALIAS]
-    if main.vendor != "sqlite" or main.in_atomic_block:
+    if main.in_atomic_block:
         return _run_in_transaction(work, plan)
     for _ in range(MAX_TRIES):
-        copy = _make_copy(main)
         try:
-            with _use(copy.wrapper), transaction.atomic():
-                result = work()
-            if plan:
-                return result
-            differences, actions = _find_differences(copy), _read_actions(copy)
-            if not (differences or actions) or _write(main, copy, differences, actions):
-                return result
-        finally:
-            BaseDatabaseWrapper.close(copy.wrapper)
+            if main.vendor != "sqlite":
+                return _run_in_transaction(work, plan)
+            done = _run_on_copy(main, work, plan)
+        except IntegrityError as error:
+            if not conflicts.is_lost_reference(error):
+                raise
+        else:
+            if done is not None:
+                return done.result
     raise Stale("The catalogue is being changed at the same time. Try again.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Done(Generic[T]):
+    result: T
+
+
+def _run_on_copy(main: BaseDatabaseWrapper, work: Callable[[], T], plan: bool) -> _Done[T] | None:
+    """Do the work on a copy and write what it changed; None when the database changed in between."""
+    copy = _make_copy(main)
+    try:
+        with _use(copy.wrapper), transaction.atomic():
+            result = work()
+        if plan:
+            return _Done(result)
+        differences, actions = _find_differences(copy), _read_actions(copy)
+        if not (differences or actions) or _write(main, copy, differences, actions):
+            return _Done(result)
+        return None
+    finally:
+        BaseDatabaseWrapper.close(copy.wrapper)
 
 
 def _run_in_transaction(work: Callable[[], T], plan: bool) -> T:

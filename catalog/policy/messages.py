@@ -17,8 +17,11 @@ from catalog.models import Grant, Limit, Tool
 from catalog.policy.definitions import GRANT, LIMIT, LIMIT_REACHED, Rule
 from catalog.schemas import errors
 from catalog.schemas.errors import SchemaProblem
+from toolhub.chinese import close_blanks
 from toolhub.invisible import show
 
+CHANGED_MEANWHILE = gettext_lazy("The catalogue is being changed at the same time. Try again.")
+"""For `large_changes.Stale`."""
 SENTENCES: dict[str, str | Promise] = {
     "rule.no_user": gettext_lazy("There is no such user."),
     "rule.inactive": gettext_lazy("The user is not active."),
@@ -169,7 +172,7 @@ def list_marks(tool: Tool) -> list[str]:
 def name_with_marks(tool: Tool) -> str:
     """Return the name of a tool with its marks in brackets: "delete_file (destructive, switched off)"."""
     marks = ", ".join(list_marks(tool))
-    return f"{show(tool.name)} ({marks})" if marks else show(tool.name)
+    return close_blanks(f"{show(tool.name)} ({marks})") if marks else show(tool.name)
 
 
 def target(kind: str, name: str) -> str:

@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy
 from catalog.reviews.changes import Path
 from catalog.reviews.risks import HIGH, MEDIUM, Risk
 from toolhub import invisible
+from toolhub.chinese import close_blanks
 
 MAX_PLACE_CHARACTERS = 120
 """A place in a sentence is cut; the page shows it whole beside the change."""
@@ -83,7 +84,7 @@ def describe_risk(risk: Risk) -> str:
         params["destination"] = params["destination"].label
     if isinstance(params.get("number"), int):
         params["number"] = f"{params['number']:,}"
-    return str(SENTENCES[risk.code]) % params
+    return close_blanks(str(SENTENCES[risk.code]) % params)
 
 
 def describe_place(member: str, path: Path = ()) -> str:

@@ -328,8 +328,8 @@ def _check_destination(read: _ReadSecrets, name: str, kind: str | None, user_id:
     entered = read.personal.get(user_id, {}).get(name)
     if entered is None or destination.key not in entered.allowed:
         sentence = gettext(
-            "This tool would send your own secret %(name)s to %(destination)s, which you have not allowed. Review this "
-            "at %(address)s. If you allow it, call the tool again."
+            "Your own secret %(name)s would be sent to %(destination)s, which you have not allowed. Review this at "
+            "%(address)s. If you allow it, try again."
         )
         values = {"name": name, "destination": destination.label, "address": f"{settings.PUBLIC_URL}/secrets/"}
         raise SecretNotAllowed(name, sentence % values)
@@ -339,7 +339,7 @@ def _refuse_token_of_others(read: _ReadSecrets, sent: Sent) -> None:
     for name in sent:
         if (read.kinds or {}).get(name) in Secret.OWN_KINDS:
             sentence = gettext(
-                "This tool needs your own secret %(name)s, and somebody else created this access token. Create one "
+                "Somebody else created this access token, so it cannot use your own secret %(name)s. Create one "
                 "yourself at %(address)s, and use it in this client."
             )
             raise SecretNotAllowed(name, sentence % {"name": name, "address": f"{settings.PUBLIC_URL}/tokens/"})
@@ -391,11 +391,11 @@ def _decrypt(read: _ReadSecrets, name: str, kind: str | None, user_id: int) -> s
 def _missing_sentence(name: str, personal: bool) -> str:
     if personal:
         own = gettext(
-            "This tool needs your own secret %(name)s, which you have not entered yet. Enter it at %(address)s and "
-            "call the tool again."
+            "Your own secret %(name)s is required, and you have not entered it yet. Enter it at %(address)s and try "
+            "again."
         )
         return own % {"name": name, "address": f"{settings.PUBLIC_URL}/secrets/"}
-    absent = gettext("This tool needs the secret %(name)s, which is not set. Ask %(contact)s to enter it.")
+    absent = gettext("The secret %(name)s is required, and nobody has entered it yet. Ask %(contact)s to enter it.")
     return absent % {"name": name, "contact": contact.describe()}
 
 

@@ -254,3 +254,35 @@ def test_an_address_that_no_row_can_have_is_no_error_of_ours(root: User, browser
         ("auth/user", "is_active__exact"),
     ):
         assert client.get(f"/admin/{path}/", {name: value}).status_code in (200, 302), (path, name)
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/admin/catalog/grant/add/", "Add grant"),
+        ("/admin/auth/user/add/", "Add user"),
+        ("/admin/audit/call/case-file/", "Case file"),
+        ("/admin/audit/call/views/", "Saved views"),
+        ("/admin/catalog/grant/", None),
+    ],
+)
+def test_the_heading_of_a_page_ends_with_its_own_name(
+    root: User, browser: Browser, path: str, name: str | None
+) -> None:
+    page = browser(root).get(path).content.decode()
+    (heading,) = re.findall(r"<h1.*?</h1>", page, re.DOTALL)
+    texts = [text.strip() for text in re.sub(r"<[^>]+>", "\n", heading).splitlines() if text.strip()]
+    assert texts[-1] == (name or "Grants")
+
+
+def test_the_page_that_deletes_a_tool_names_the_toolsets_that_it_leaves(root: User, browser: Browser) -> None:
+    tool = factories.make_tool(toolset=factories.make_toolset("Numbers"))
+    page = browser(root).get(f"/admin/catalog/tool/{tool.pk}/delete/").content.decode()
+    assert "Place in a toolset: Numbers" in page
+    assert " object (" not in page
+
+
+def test_the_keyboard_finds_the_link_past_the_sidebar_first(root: User, browser: Browser) -> None:
+    page = browser(root).get("/admin/catalog/tool/").content.decode()
+    assert page.index('href="#content"') < page.index('id="nav-sidebar"')
+    assert 'id="content"' in page

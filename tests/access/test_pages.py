@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from django.db import connections
 from django.test import Client
 from django.utils import timezone
 
@@ -168,6 +171,64 @@ def test_the_number_of_tokens_per_user_is_bounded(
     for path in ("/tokens/", "/tokens/", "/connect/cursor/"):
         client.post(path, {"name": "x", "days": "90"})
     assert AccessToken.objects.count() == 1
+
+
+def test_many_tokens_are_on_pages_and_the_ones_that_work_come_first(
+    alice: User, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "TOKENS_PER_PAGE", 2)
+    tokens = [AccessToken.objects.issue(alice, f"token {number}")[0] for number in range(5)]
+    tokens[4].revoke()
+    client = browser(alice)
+
+    def listed(number: int) -> list[str]:
+        return re.findall(r"<h3>(.*?)</h3>", client.get("/tokens/", {"page": number}).content.decode())
+
+    assert [listed(number) for number in (1, 2, 3)] == [["token 3", "token 2"], ["token 1", "token 0"], ["token 4"]]
+    last = client.get("/tokens/", {"page": 3}).content.decode()
+    assert "You have no active token" not in last
+    assert '<details class="ended" open>' in last
+    assert "Page 3 of 3" in last
+    assert [listed(number) for number in (0, 99)] == [["token 4"], ["token 4"]], "an address that was never offered"
+    # A name that is refused is shown with its token, whichever page that is on.
+    refused = client.post(f"/tokens/{tokens[1].pk}/rename/", {"name": ""}).content.decode()
+    assert f'id="name-{tokens[1].pk}-error"' in refused
+    assert "Page 2 of 3" in refused
+
+
+def test_a_token_on_another_page_is_named_without_a_link(
+    alice: User, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, _text = AccessToken.objects.issue(alice, "old")
+    client = browser(alice)
+    client.post(f"/tokens/{before.pk}/rotate/", {"keep": "1"})
+    link = f'<a href="#token-{before.pk}">'
+    assert link in client.get("/tokens/").content.decode()
+    monkeypatch.setattr(views, "TOKENS_PER_PAGE", 1)
+    page = client.get("/tokens/").content.decode()
+    assert "Replaces" in page
+    assert link not in page
+
+
+@pytest.mark.django_db(transaction=True)
+def test_four_forms_at_the_same_time_make_no_token_beyond_the_bound(
+    alice: User, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "MAX_TOKENS", 2)
+    clients = [browser(alice) for _ in range(4)]
+    barrier = threading.Barrier(4)
+
+    def send(client: Client) -> str:
+        barrier.wait(60)
+        try:
+            return client.post("/tokens/", {"name": "x", "days": "90"}).content.decode()
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(4) as threads:
+        pages = list(threads.map(send, clients))
+    assert AccessToken.objects.count() == 2
+    assert sum("the maximum of 2 active tokens" in page for page in pages) == 2
 
 
 def test_an_unknown_client_and_an_unknown_page_are_not_found(alice: User, browser: Browser) -> None:

@@ -271,7 +271,7 @@ def test_nobody_gets_a_longer_token_than_they_had_or_could_create(alice: User, b
 def test_many_rotations_hide_no_token_that_works(
     alice: User, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(views, "MAX_LISTED_TOKENS", 3)
+    monkeypatch.setattr(views, "TOKENS_PER_PAGE", 3)
     issue(alice, "seldom used")
     token, client = issue(alice, "rotated every day"), browser(alice)
     for _ in range(4):

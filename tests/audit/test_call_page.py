@@ -15,24 +15,18 @@ from django.utils import translation
 
 from audit.format import chain
 from audit.models import Action, Call, Link
+from audit.queries import comparison
 from catalog.policy import messages
 from catalog.policy.definitions import Rule
 from catalog.schemas import errors
 from catalog.schemas.errors import SchemaProblem
 from tests.audit.rows import build_call, save
+from tests.database_work import count_instructions
 
 pytestmark = pytest.mark.django_db
 
 LIST, COMPARE = "/admin/audit/call/", "/admin/audit/call/compare/"
 QUOTES = 'it\'s "$(touch /tmp/no)" `id` \\ \n é \u202e'
-
-
-@pytest.fixture
-def reader(client):
-    user = User.objects.create_user("audrey", is_staff=True)
-    user.groups.add(Group.objects.get(name="auditor"))
-    client.force_login(user)
-    return client
 
 
 def open_call(reader, row):
@@ -291,7 +285,10 @@ def test_the_difference_of_two_calls_puts_the_earlier_first(reader, alice, djang
         reader.get(COMPARE, {"call": [str(first.pk), str(second.pk)]})
 
 
-def test_a_call_is_compared_with_the_users_call_of_it_before(reader, alice, bob):
+@pytest.mark.parametrize("most", [1, comparison.MAX_CALLS_OF_TOOL])
+def test_a_call_is_compared_with_the_users_call_of_it_before(reader, alice, bob, monkeypatch, most):
+    """Also where others called the tool more often since than is looked through."""
+    monkeypatch.setattr(comparison, "MAX_CALLS_OF_TOOL", most)
     rows = save(
         build_call(1, user=alice),
         build_call(2, user=alice, name="other"),
@@ -303,6 +300,17 @@ def test_a_call_is_compared_with_the_users_call_of_it_before(reader, alice, bob)
     assert (page.context["found"].first, page.context["found"].second) == (rows[0], rows[3])
     page = reader.get(COMPARE, {"call": str(rows[0].pk), "with": "previous"}, follow=True)
     assert "No earlier call with this name by this user was found." in page.content.decode()
+
+
+def test_the_previous_call_of_a_rare_tool_is_found_without_reading_the_users_others(reader, alice):
+    rare = save(build_call(0, user=alice, name="rare"), build_call(900, user=alice, name="rare"))
+    save(*(build_call(number, user=alice, name="frequent") for number in range(1, 100)))
+    few = count_instructions(lambda: comparison.find_previous(rare[1]))
+    save(*(build_call(number, user=alice, name="frequent") for number in range(100, 900)))
+    found = []
+    many = count_instructions(lambda: found.append(comparison.find_previous(rare[1])))
+    assert found == [rare[0]]
+    assert many < 2 * few + 1_000
 
 
 def test_different_definitions_without_a_history_are_reported(reader, alice):

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings as project
-from django.contrib.auth.models import Group, Permission, User
+from django.contrib.auth.models import Permission, User
 from django.core.management import CommandError, call_command
 from django.db import connections
 from django.urls import reverse
@@ -105,6 +105,26 @@ def test_a_case_file_verifies_with_the_public_key_alone(
     assert report.changes == Action.objects.count() > 0
     assert report.manifest["reason"] == "ticket 4711" and report.manifest["made_by"] == "root"
     assert {line["name"] for line in lines(path, archive.CALLS)} == {*(f"tool_{n}" for n in range(6)), "nowhere"}
+
+
+def test_the_entries_of_a_large_case_are_sorted_in_parts_and_verify(
+    audit_store: AuditStore, without_catalogue: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One sort of millions of entries would keep every other request of the process waiting."""
+    log_calls()
+    whole = lines(make(tmp_path / "whole.zip"), archive.LINKS)
+    monkeypatch.setattr(collection, "SORTED_AT_ONCE", 3)
+    path = make(tmp_path / "case.zip")
+    assert examine(path).problems == []
+    assert lines(path, archive.LINKS)[: len(whole)] == whole
+    assert len(whole) > 3
+
+
+def test_a_case_file_is_compressed(audit_store: AuditStore, without_catalogue: None, tmp_path: Path) -> None:
+    log_calls(30)
+    with zipfile.ZipFile(make(tmp_path / "case.zip")) as bundle:
+        calls = bundle.getinfo(archive.CALLS)
+    assert calls.compress_size < calls.file_size / 2
 
 
 def test_one_changed_byte_anywhere_is_named(audit_store: AuditStore, without_catalogue: None, tmp_path: Path) -> None:
@@ -479,13 +499,6 @@ def test_the_command_refuses_options_of_the_whole_log_and_a_missing_file(tmp_pat
 
 
 # --- the page --------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def auditor(db: None) -> User:
-    user = User.objects.create_user("audrey", is_staff=True)
-    user.groups.add(Group.objects.get(name="auditor"))
-    return user
 
 
 def permit(user: User) -> User:

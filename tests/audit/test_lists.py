@@ -136,7 +136,7 @@ def test_a_deleted_account_still_has_its_calls(logged_calls, alice):
 def test_pages_forward_and_back_hold_every_call_once(logged_calls, parts, monkeypatch):
     whole = find_keys(**parts)
     assert whole
-    monkeypatch.setattr("audit.queries.search._FIRST_SLICE_ROWS", 5)
+    monkeypatch.setattr("audit.queries.walk._FIRST_SLICE_ROWS", 5)
     forward, cursor = [], ""
     while True:
         part = CallSearch(**parts).page(before=cursor, size=7)
@@ -163,7 +163,7 @@ def test_a_new_call_does_not_shift_an_open_page(logged_calls, alice):
 
 
 def test_a_search_that_uses_up_its_budget_says_so_and_goes_on_from_there(logged_calls, monkeypatch):
-    monkeypatch.setattr("audit.queries.search._FIRST_SLICE_ROWS", 10)
+    monkeypatch.setattr("audit.queries.walk._FIRST_SLICE_ROWS", 10)
     first = CallSearch(q="number 5 M").page(budget=50)
     assert first.rows == [] and first.older and first.stopped_at is not None
     assert first.stopped_at == logged_calls[70].started_at

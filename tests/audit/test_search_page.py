@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
 
 import pytest
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import User
 from django.db import connection
 from django.utils import timezone
 
 from audit.actions import actor
-from audit.admin import saved_views
+from audit.admin import calls, saved_views
 from audit.checks import check_text_index
 from audit.export import rows as export_rows
 from audit.models import Action, Call, SavedView
-from audit.queries import periods, search, text_index
+from audit.queries import periods, search, text_index, walk
 from audit.queries.search import CallSearch
 from tests.audit.rows import NOON, build_call, save
 
@@ -24,12 +26,35 @@ pytestmark = pytest.mark.django_db
 LIST, STEP = "/admin/audit/call/", "/admin/audit/call/search/"
 
 
-@pytest.fixture
-def reader(client):
-    user = User.objects.create_user("audrey", is_staff=True)
-    user.groups.add(Group.objects.get(name="auditor"))
-    client.force_login(user)
-    return client
+class FilterForm(HTMLParser):
+    """What the form of the filters sends without anything changed in it: its hidden fields, wherever they stand."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.fields, self._inside = [], False
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        given = dict(attrs)
+        if tag == "form":
+            self._inside = given.get("id") == "filter-form"
+        belongs = given["form"] == "filter-form" if "form" in given else self._inside
+        if tag == "input" and given.get("type") == "hidden" and belongs:
+            self.fields.append((given["name"], given["value"]))
+
+    def handle_endtag(self, tag):
+        self._inside = self._inside and tag != "form"
+
+
+def add_up(reader, tool, part):
+    """Return this part of the whole count of a search, and its number of steps."""
+    total: Counter[str] = Counter()
+    older, steps = "", 0
+    while steps == 0 or older:
+        answer = reader.get(STEP, {"tool": tool, "before": older}).json()
+        older, steps = answer["older"], steps + 1
+        total.update(answer[part])
+    return total, steps
 
 
 # --- refusals ----------------------------------------------------------------------------------------------------
@@ -75,7 +100,7 @@ def test_what_is_in_arguments_is_text_in_the_list(reader):
 
 
 def test_a_search_goes_on_in_steps_until_the_page_is_full_or_the_log_is_searched(reader, monkeypatch):
-    monkeypatch.setattr(search, "_FIRST_SLICE_ROWS", 10)
+    monkeypatch.setattr(walk, "_FIRST_SLICE_ROWS", 10)
     monkeypatch.setattr(search, "MAX_SEARCH_SECONDS", -1)
     calls = save(*(build_call(number, arguments=json.dumps(f"number {number}")) for number in range(35)))
     page = reader.get(LIST, {"q": "number 2"})
@@ -96,14 +121,24 @@ def test_a_count_adds_up_by_status(reader, monkeypatch):
     save(
         *(build_call(number, outcome="timeout" if number % 3 else "ok", name=f"t{number % 2}") for number in range(20))
     )
-    counts: dict[str, int] = {}
-    older, steps = "", 0
-    while steps == 0 or older:
-        answer = reader.get(STEP, {"tool": "t0", "before": older}).json()
-        older, steps = answer["older"], steps + 1
-        for status, number in answer["counts"].items():
-            counts[status] = counts.get(status, 0) + number
+    counts, steps = add_up(reader, "t0", "counts")
     assert counts == {"timeout": 6, "ok": 4} and steps == 3
+
+
+def test_a_count_adds_up_by_client_and_shows_what_clients_call_themselves_harmlessly(reader, monkeypatch):
+    monkeypatch.setattr(search, "COUNTED_ROWS", 4)
+    names = ["claude-code", "\u202eevil", "", "claude-code", "Cursor"]
+    save(*(build_call(number, client_name=names[number % 5]) for number in range(10)))
+    counts, steps = add_up(reader, "calculate_sum", "clients")
+    assert counts == {"claude-code": 4, "Cursor": 2, "(not given)": 2, "⟨U+202E RIGHT-TO-LEFT OVERRIDE⟩evil": 2}
+    assert steps == 3
+
+
+def test_a_client_that_invents_names_gets_no_sums_by_client(reader, monkeypatch):
+    monkeypatch.setattr(calls, "MAX_COUNTED_CLIENTS", 3)
+    save(*(build_call(number, client_name=f"client {number}") for number in range(4)))
+    answer = reader.get(STEP, {"tool": "calculate_sum"}).json()
+    assert answer["clients"] is None and answer["found"] == 4
 
 
 def test_a_database_without_the_index_says_so(reader, monkeypatch):
@@ -137,6 +172,14 @@ def test_the_usual_columns_show_rule_and_arguments_and_others_are_chosen_in_the_
     assert "192.0.2.99" not in page and "the result" not in page
     page = reader.get(LIST, {"column": ["address", "result_start", "nonsense"]}).content.decode()
     assert "192.0.2.99" in page and "the result" in page and "everyone may use Basics" not in page
+
+
+@pytest.mark.parametrize("chosen", [[], ["method"], ["address", "method", "result_start"]])
+def test_a_changed_filter_keeps_every_chosen_column_once(reader, chosen):
+    page = reader.get(LIST, {"column": [*chosen, "nonsense"], "q": "a", "live": "1"})
+    fields = FilterForm(page.content.decode()).fields
+    assert sorted(value for name, value in fields if name == "column" and value != "nonsense") == chosen
+    assert {("q", "a"), ("live", "1")} <= set(fields)
 
 
 def test_the_list_reads_the_start_of_the_arguments_only(reader, django_assert_max_num_queries):

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pytest
+from django.apps import apps
 from django.db import connection, transaction
 from django.utils import timezone
 
 from audit import outcomes, retention
 from audit.models import Call, CallText, TextProgress
-from audit.queries import search, text_index
+from audit.queries import search, text_index, walk
 from audit.queries.search import CallSearch
 from tests.audit.rows import build_call, save
 from tests.audit.stores import AuditStore
@@ -79,6 +82,103 @@ def test_what_retention_removes_leaves_the_index(what):
     assert not CallText.objects.filter(text__contains="4711").exists()
 
 
+RUNES = "\u16a0\u16a2\u16a6\u16a8\u16b1\u16b2"
+"""A text whose pieces begin as no other text's, so that the pages of the index hold them in full."""
+
+
+def count_pages_with_runes() -> int:
+    """Return how many pages of the index hold a piece of RUNES, whatever a question finds."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT block FROM {text_index.INDEX}_data")
+        return sum(RUNES[1:3].encode() in bytes(block) for (block,) in cursor.fetchall())
+
+
+@pytest.mark.skipif("connection.vendor != 'sqlite'", reason="PostgreSQL's autovacuum does this by itself")
+@pytest.mark.parametrize("what", [retention.BODIES, retention.ROWS])
+def test_what_retention_removes_leaves_the_pages_of_the_index_too(what):
+    save_texts(*(f"invoice {number}" for number in range(20)), f"runes {RUNES}")
+    text_index.catch_up(60)
+    assert count_pages_with_runes() and suggested(RUNES)
+    retention.prune(timezone.now(), what)
+    assert count_pages_with_runes() == 0 and TextProgress.objects.get().removal == ""
+
+
+@pytest.mark.skipif("connection.vendor != 'sqlite'", reason="PostgreSQL's autovacuum does this by itself")
+def test_a_removal_that_was_interrupted_is_ended_by_the_job(monkeypatch):
+    save_texts(f"runes {RUNES}")
+    text_index.catch_up(60)
+    monkeypatch.setattr(retention, "MAX_PURGE_SECONDS", -1)
+    retention.prune(timezone.now(), retention.ROWS)
+    assert count_pages_with_runes(), "no time was left"
+    text_index.update()
+    assert count_pages_with_runes() == 0
+    steps: list[str] = []
+    monkeypatch.setattr(text_index, "_merge", lambda: steps.append("merge"))
+    text_index.update()
+    assert steps == [], "nothing was removed since"
+
+
+@pytest.mark.skipif("connection.vendor != 'sqlite'", reason="PostgreSQL's autovacuum does this by itself")
+def test_the_index_is_rewritten_in_small_transactions_and_answers_meanwhile(monkeypatch):
+    save_texts(*(f"invoice {number} " + "".join(map(chr, range(200 + number, 900 + number))) for number in range(60)))
+    text_index.catch_up(60)
+    monkeypatch.setattr(text_index, "_MERGE_PAGES", 1)
+    CallText.objects.filter(pk__lte=5).delete()
+    TextProgress.objects.update(removal=text_index.DUE)
+    steps: list[int] = []
+
+    def look() -> None:
+        steps.append(len(suggested("invoice") or ()))
+
+    assert text_index.purge(60, look)
+    assert len(steps) > 2 and set(steps) == {CallText.objects.count()}
+
+
+@pytest.mark.skipif("connection.vendor != 'sqlite'", reason="PostgreSQL's autovacuum does this by itself")
+def test_calls_that_are_added_meanwhile_neither_end_the_rewriting_early_nor_make_it_endless(monkeypatch):
+    last = CallText.objects.create(call_id=UUID(int=99), text="\ua4d0\ua4d2\ua4d6\ua4d8")
+    for number in range(4):
+        text = "".join(chr(0x4E00 + (number * 3_001 + at * 37) % 0x4000) for at in range(3_000))
+        CallText.objects.create(call_id=UUID(int=number), text=text)
+    with connection.cursor() as cursor:  # one large part, on a level of its own
+        cursor.execute(f"INSERT INTO {text_index.INDEX} ({text_index.INDEX}, rank) VALUES ('merge', 1000)")
+    pieces = "\ua4d2\ua4d6".encode()
+
+    def count() -> int:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT block FROM {text_index.INDEX}_data")
+            return sum(pieces in bytes(block) for (block,) in cursor.fetchall())
+
+    assert count()
+    last.delete()
+    TextProgress.objects.create(pk=1, through=UUID(int=0), open="[]", removal=text_index.DUE)
+    monkeypatch.setattr(text_index, "_MERGE_PAGES", 1)
+    numbers, steps = iter(range(1_000, 9_000)), list[int]()
+
+    def add() -> None:
+        steps.append(len(steps))
+        for _ in range(3 if len(steps) % 5 == 1 else 0):
+            number = next(numbers)
+            CallText.objects.create(call_id=UUID(int=number), text=f"later {number}")
+
+    assert text_index.purge(60, add), "it ends although calls are added all the time"
+    assert count() == 0 and len(steps) > 10
+    with connection.cursor() as cursor:
+        cursor.execute(f"INSERT INTO {text_index.INDEX} ({text_index.INDEX}, rank) VALUES ('integrity-check', 1)")
+
+
+@pytest.mark.skipif("connection.vendor != 'sqlite'", reason="PostgreSQL's autovacuum does this by itself")
+def test_an_upgrade_removes_what_earlier_versions_left_in_the_index(monkeypatch):
+    save_texts(f"runes {RUNES}")
+    text_index.catch_up(60)
+    CallText.objects.all().delete()
+    assert count_pages_with_runes() and TextProgress.objects.get().removal == ""
+    migration = import_module("audit.migrations.0006_text_removal")
+    migration.mark_earlier_removals(apps, SimpleNamespace(connection=connection))
+    text_index.update()
+    assert count_pages_with_runes() == 0
+
+
 @pytest.mark.parametrize(
     "statement",
     [
@@ -96,12 +196,17 @@ def test_what_sql_from_outside_removes_leaves_the_index_in_the_same_transaction(
     assert suggested("4711"), "the removal was rolled back"
 
 
-def test_a_body_that_is_removed_while_it_is_being_indexed_does_not_come_back(monkeypatch):
+def remove_by_sql() -> None:
+    Call.objects.update(arguments="pruned:", result="", body_state="pruned")
+
+
+@pytest.mark.parametrize("remove", [lambda: retention.prune(timezone.now(), retention.BODIES), remove_by_sql])
+def test_a_body_that_is_removed_while_it_is_being_indexed_does_not_come_back(monkeypatch, remove):
     (call,) = save_texts("invoice 4711")
     make_text = text_index.make_text
 
     def prune_meanwhile(values: Any) -> str:
-        retention.prune(timezone.now(), retention.BODIES)
+        remove()
         return make_text(values)
 
     monkeypatch.setattr(text_index, "make_text", prune_meanwhile)
@@ -200,8 +305,8 @@ def test_filters_apply_to_what_the_index_suggests(alice):
 
 @pytest.mark.parametrize("candidates", [3, 10_000])
 def test_pages_of_an_indexed_text_hold_every_call_once_in_both_directions(monkeypatch, candidates):
-    monkeypatch.setattr(search, "MAX_CANDIDATES", candidates)
-    monkeypatch.setattr(search, "CHUNK_CANDIDATES", 4)
+    monkeypatch.setattr(walk, "MAX_CANDIDATES", candidates)
+    monkeypatch.setattr(walk, "CHUNK_CANDIDATES", 4)
     save_texts(*(f"needle {number}" if number % 2 else "hay" for number in range(40)))
     text_index.catch_up(60)
     save(*(build_call(number, started_at=timezone.now(), arguments='"needle"') for number in range(41, 46)))
@@ -223,7 +328,7 @@ def test_pages_of_an_indexed_text_hold_every_call_once_in_both_directions(monkey
 
 def test_a_search_of_suggested_calls_stops_in_time_and_goes_on(monkeypatch):
     monkeypatch.setattr(search, "MAX_SEARCH_SECONDS", -1)
-    monkeypatch.setattr(search, "CHUNK_CANDIDATES", 3)
+    monkeypatch.setattr(walk, "CHUNK_CANDIDATES", 3)
     calls = save_texts(*["needle"] * 8)
     text_index.catch_up(60)
     part = CallSearch(q="needle").page()
@@ -271,7 +376,7 @@ def test_backslashes_outside_of_json_are_text():
 
 def test_a_search_of_ones_own_calls_stops_at_no_call_of_another_user(alice, bob, monkeypatch):
     monkeypatch.setattr(search, "MAX_SEARCH_SECONDS", -1)
-    monkeypatch.setattr(search, "CHUNK_CANDIDATES", 3)
+    monkeypatch.setattr(walk, "CHUNK_CANDIDATES", 3)
     save_texts(*["nightfall"] * 8, user=bob)
     save_texts("day", first=20, user=alice)
     text_index.catch_up(60)
@@ -282,7 +387,7 @@ def test_a_search_of_ones_own_calls_stops_at_no_call_of_another_user(alice, bob,
 
 def test_a_search_by_tool_of_ones_own_calls_stops_at_no_call_of_another_user(alice, bob, monkeypatch):
     monkeypatch.setattr(search, "MAX_SEARCH_SECONDS", -1)
-    monkeypatch.setattr(search, "_FIRST_SLICE_ROWS", 3)
+    monkeypatch.setattr(walk, "_FIRST_SLICE_ROWS", 3)
     save_texts(*["x"] * 8, user=bob, name="rare_tool")
     save_texts(*["x"] * 8, first=20, user=alice, name="common_tool")
     filters = {"tool": "rare_tool", "client": "claude-code"}

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import httpx2
 import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
 
 from tests.browser import seed
+from tests.browser.hands import Program
 from tests.conftest import missing
 from tests.real_servers import Hub
 
@@ -132,6 +137,34 @@ def window(hub: Hub, chromium: Any) -> Iterator[Callable[..., Window]]:
         context.close()
     said = [line for _, made in opened for line in made.complaints + ([] if made.shows_data else made.icons)]
     assert said == []
+
+
+@pytest.fixture
+def client(hub: Hub) -> Iterator[Any]:
+    """client(token, name, **arguments) lists the tools and calls one, as a program of its own would."""
+    threads = ThreadPoolExecutor(max_workers=4)
+
+    async def run(token: str, name: str, arguments: dict[str, Any]) -> Any:
+        headers = {"Authorization": f"Bearer {token}"}
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=120, trust_env=False) as http,
+            Client(streamable_http_client(hub.mcp_url, http_client=http)) as connection,
+        ):
+            await connection.list_tools()
+            return await connection.call_tool(name, arguments) if name else None
+
+    def start(token: str, name: str = "", **arguments: Any) -> Future[Any]:
+        return threads.submit(lambda: asyncio.run(run(token, name, arguments)))
+
+    yield start
+    threads.shutdown(wait=False, cancel_futures=True)
+
+
+@pytest.fixture
+def program() -> Iterator[Program]:
+    program = Program()
+    yield program
+    program.stop()
 
 
 def call_as_client(hub: Hub, token: str, tool: str, arguments: dict[str, Any], client: str, version: str) -> str:

@@ -256,6 +256,7 @@ def seed_everything() -> dict[str, Any]:
     from django.utils import timezone
 
     from audit import outcomes
+    from audit.format import keys
     from audit.format.uuid7 import new_id
     from audit.models import Checkpoint, SavedView, Verification
     from catalog.models import AccessRequest, CallReport, Tool, Upstream
@@ -305,6 +306,9 @@ def seed_everything() -> dict[str, Any]:
     )
     token = AccessToken.objects.issue(alice, "client")[1]
     count = poison()
+    # Nothing starts on an audit log in which no checkpoint names a key of this installation.
+    own = keys.key_name()
+    Checkpoint.objects.create(number=2, at=now, heads="{}", previous="0", hash="0", key=own, signature="s")
     address_values["tool_name"] = quote(Tool.objects.get(pk=address_values["tool"]).name, safe="")
     sessions = {}
     for name, pk in (("alice", alice.pk), ("root", root.pk)):

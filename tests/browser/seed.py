@@ -111,6 +111,41 @@ def seed_callers() -> dict[str, Any]:
     return {"alice": alice.pk}
 
 
+def seed_live_log() -> dict[str, Any]:
+    """The callers, bob with the quick tool too, and an auditor who watches them."""
+    from django.contrib.auth.models import Group, User
+
+    from catalog.models import Tool
+    from tests import factories
+
+    seed_callers()
+    factories.grant(User.objects.get(username="bob"), Tool.objects.get(name="calculate_sum"))
+    auditor = User.objects.create_user("auditor", password=PASSWORD, is_staff=True)
+    auditor.groups.add(Group.objects.get(name="auditor"))
+    return {"alice": token("alice"), "bob": token("bob")}
+
+
+def end_sessions(username: str) -> None:
+    from django.contrib.auth.models import User
+    from django.contrib.sessions.models import Session
+
+    key = str(User.objects.get(username=username).pk)
+    for session in Session.objects.all():
+        if session.get_decoded().get("_auth_user_id") == key:
+            session.delete()
+
+
+def set_auditor(username: str, is_member: bool) -> None:
+    from django.contrib.auth.models import Group, User
+
+    groups = User.objects.get(username=username).groups
+    group = Group.objects.get(name="auditor")
+    if is_member:
+        groups.add(group)
+    else:
+        groups.remove(group)
+
+
 def outcome(call_id: str) -> tuple[str, str]:
     from audit.models import Call
 

@@ -1,4 +1,5 @@
-"""axe-core finds nothing serious on any page: user's area and admin, light and dark, English and Chinese."""
+"""axe-core finds nothing serious on any page: user's area and admin, light and dark, English and Chinese, on a
+telephone, and where a form has errors, a menu is open or a list is empty."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser import axe, demo
+from tests.browser import axe, demo, states
 from tests.browser.conftest import Window
 from tests.real_servers import Hub
 
@@ -26,7 +27,7 @@ SAMPLE_PAGES = (
 
 @pytest.fixture(scope="module")
 def hub() -> Iterator[Hub]:
-    with Hub(seed=demo.fill) as hub:
+    with Hub(seed=states.fill) as hub:
         yield hub
 
 
@@ -82,6 +83,36 @@ def test_the_admin_in_chinese_is_accessible(hub: Hub, window: Windows) -> None:
     chosen = ["/admin/", "/admin/catalog/tool/", "/admin/catalog/grant/add/", "/admin/audit/call/"]
     found = find_problems(mine, hub, chosen, both=False)
     assert mine.page.locator("html").get_attribute("lang") == "zh-hans"
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)], ids=["wide-light", "telephone-dark"])
+def test_every_state_of_a_page_is_accessible(hub: Hub, window: Windows, width: int, dark: bool) -> None:
+    found: list[str] = []
+    for whose in states.people():
+        mine = window(viewport={"width": width, "height": 844}, reduced_motion="reduce")
+        if whose:
+            mine.sign_in(whose, "/admin/login/" if whose in {"root", "clerk"} else "/sign-in/")
+        for state in states.STATES:
+            if state.whose != whose:
+                continue
+            states.open_state(mine, state, hub.seeded)
+            demo.set_theme(mine.page, dark=dark)
+            found += [f"{state.name}: {complaint}" for complaint in axe.find_violations(mine.page)]
+            found += [f"{state.name}: {complaint}" for complaint in [mine.too_wide()] if complaint]
+        # What the browser says of an answer 403 or 404 that was asked for.
+        mine.complaints[:] = [line for line in mine.complaints if "Failed to load resource" not in line]
+    assert not found, "\n".join(found)
+
+
+def test_every_page_of_the_user_area_is_accessible_on_a_telephone_in_the_dark(hub: Hub, window: Windows) -> None:
+    mine = window(viewport={"width": 390, "height": 844}, reduced_motion="reduce", color_scheme="dark")
+    mine.sign_in("alice")
+    found = []
+    for address in list_pages("alice"):
+        if demo.is_page(mine, address.format(**hub.seeded)):
+            demo.stop_motion(mine.page)
+            found += axe.find_violations(mine.page)
     assert not found, "\n".join(found)
 
 

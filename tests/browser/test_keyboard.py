@@ -132,3 +132,78 @@ def test_a_copy_is_heard(hub: Hub, window: Windows) -> None:
     alice.sign_in("alice", "/sign-in/?next=/connect/curl/")
     alice.page.locator("[data-copy]").first.press("Enter")
     alice.page.wait_for_selector(".heard >> text=Copied", state="attached")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_form_that_comes_back_has_the_focus_at_its_first_error(hub: Hub, window: Windows, width: int) -> None:
+    alice = window(viewport={"width": width, "height": 844})
+    alice.sign_in("alice", "/sign-in/?next=/tokens/")
+    page = alice.page
+    page.fill("#id_name", "\u200b")
+    page.press("#id_name", "Enter")
+    page.wait_for_function("document.activeElement.getAttribute('aria-invalid') === 'true'")
+    described = page.evaluate(
+        "document.activeElement.getAttribute('aria-describedby').split(' ')"
+        ".map(id => document.getElementById(id)?.textContent || '').join(' ')"
+    )
+    assert "Use visible characters" in described
+
+
+def test_a_form_of_the_admin_that_comes_back_has_the_focus_at_its_first_error(hub: Hub, window: Windows) -> None:
+    root = window(viewport={"width": 1280, "height": 844})
+    root.sign_in("root", "/admin/login/?next=/admin/auth/group/add/")
+    page = root.page
+    page.click("button[name=_save]")
+    page.wait_for_selector(".errornote")
+    page.wait_for_function("document.activeElement.name === 'name'")
+    error = page.evaluate("document.getElementById('id_name_error')?.textContent")
+    assert error and "id_name_error" in page.get_attribute("#id_name", "aria-describedby")
+
+
+@pytest.mark.parametrize("path", ["catalog/limit", "catalog/tooltest", "access/accesstoken"])
+def test_a_select_box_of_the_theme_with_an_error_has_the_focus(hub: Hub, window: Windows, path: str) -> None:
+    root = window(viewport={"width": 1280, "height": 844})
+    root.sign_in("root", f"/admin/login/?next=/admin/{path}/add/")
+    page = root.page
+    for name in ("name", "rate"):
+        if page.locator(f"#id_{name}").count():
+            page.fill(f"#id_{name}", "6/m")
+    page.eval_on_selector("button[name=_save]", "button => { button.form.noValidate = true }")
+    page.click("button[name=_save]")
+    page.wait_for_selector(".errornote, ul.errorlist")
+    page.wait_for_function("document.activeElement.closest('.select2-selection')")
+    assert page.evaluate("document.activeElement.getAttribute('aria-invalid')") == "true"
+    assert page.evaluate(
+        "document.activeElement.getAttribute('aria-describedby').split(' ')"
+        ".some(id => /_error$/.test(id) && document.getElementById(id).textContent.trim())"
+    )
+
+
+def test_the_skip_link_is_first_and_leads_past_the_menu(hub: Hub, window: Windows) -> None:
+    for name, path in (("alice", "/sign-in/?next=/tools/"), ("root", "/admin/login/?next=/admin/catalog/tool/")):
+        mine = window(viewport={"width": 1280, "height": 844})
+        mine.sign_in(name, path)
+        mine.page.evaluate("document.activeElement.blur()")
+        mine.page.keyboard.press("Tab")
+        assert "Skip" in mine.page.evaluate("document.activeElement.textContent")
+        mine.page.keyboard.press("Enter")
+        mine.page.keyboard.press("Tab")
+        assert mine.page.evaluate("!document.activeElement.closest('nav, #nav-sidebar, header')")
+
+
+@pytest.mark.parametrize("width", [390, 1024, 1280])
+def test_the_page_of_a_tool_shows_its_name_beside_its_actions(hub: Hub, window: Windows, width: int) -> None:
+    tool = hub.call(find_tools)[0]
+    root = window(viewport={"width": width, "height": 844})
+    root.sign_in("root", f"/admin/login/?next=/admin/catalog/tool/{tool}/change/")
+    box = root.page.locator("#header-inner h1").bounding_box()
+    assert box["width"] >= 80
+    assert root.too_wide() == ""
+
+
+def test_the_tabs_of_a_form_are_all_there_at_once(hub: Hub, window: Windows) -> None:
+    for width in (390, 1280):
+        root = window(viewport={"width": width, "height": 844})
+        root.sign_in("root", "/admin/login/?next=/admin/catalog/prompt/add/")
+        assert root.page.locator("#tabs-items a >> visible=true").count() == 2
+        assert root.too_wide() == ""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.browser import search_seed
-from tests.browser.conftest import Window
+from tests.browser.conftest import Window, call_as_client
 from tests.real_servers import Hub
 
 pytestmark = pytest.mark.chromium
@@ -54,3 +54,17 @@ def test_a_user_finds_an_old_call_without_a_click(hub: Hub, window: Windows) -> 
     page.wait_for_selector("tr[data-call] >> nth=1")
     page.wait_for_selector("[data-looked]", state="detached")
     assert page.locator("tr[data-call]").count() == 2 and page.locator(".empty").count() == 0 and mine.too_wide() == ""
+
+
+def test_a_live_search_that_reads_for_long_keeps_the_old_calls_that_it_found(hub: Hub, window: Windows) -> None:
+    reads = window(viewport={"width": 1280, "height": 900})
+    reads.sign_in("auditor", "/admin/login/")
+    page = reads.open("/admin/audit/call/?q=q8&live=1")
+    page.wait_for_selector("#search-state [data-total]:text-is('1 call found')")
+    found = page.locator("input.record-pick").get_attribute("value")
+    page.wait_for_selector('#live-state[data-state="live"]')
+    call_as_client(hub, hub.seeded["alice"], "calculate_sum", {"a": 1, "b": 2}, "q8", "1.0")
+    page.wait_for_function("found => document.querySelector('input.record-pick').value !== found", arg=found)
+    keys = [box.get_attribute("value") for box in page.locator("input.record-pick").all()]
+    assert len(keys) == 2 and keys[1] == found
+    assert page.locator("a[rel=next]").count() == 0, "there are no older ones"

@@ -3,19 +3,17 @@ reverted, and the client that called it is sent away. The clicks of the three ma
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
 
 from tests.browser import seed
 from tests.browser.conftest import Window
+from tests.browser.hands import WAIT_SECONDS, Hand, Program
 from tests.client import HttpClient, RpcError
 from tests.polling import wait_until
 from tests.real_servers import Hub
@@ -25,7 +23,6 @@ Windows = Callable[..., Window]
 REVISION = "2025-11-25"
 """One with sessions: only a session can be ended while its token stays good."""
 TOKEN = re.compile(r"thp_[A-Za-z0-9_-]{43}")
-WAIT_SECONDS = 60
 MAX_PUBLISH_CLICKS, MAX_CONNECT_CLICKS, MAX_FIND_CALL_CLICKS = 12, 4, 2
 
 
@@ -52,60 +49,6 @@ def actions() -> list[list[str]]:
 def hub() -> Iterator[Hub]:
     with Hub(seed=seed_users) as hub:
         yield hub
-
-
-class Hand:
-    """The person's hand: each click, and each key that stands for one, is counted."""
-
-    def __init__(self, page: Any) -> None:
-        self.page, self.clicks = page, 0
-
-    def click(self, what: Any) -> None:
-        self.clicks += 1
-        self.page.click(what) if isinstance(what, str) else what.click()
-
-    def press(self, what: str, key: str) -> None:
-        self.clicks += 1
-        self.page.press(what, key)
-
-    def choose(self, what: str, value: str) -> None:
-        self.clicks += 2  # the list is opened, and something chosen there
-        self.page.select_option(what, value)
-
-    def sidebar(self, name: str) -> None:
-        self.click(f'a:has(:text-is("{name}")) >> visible=true >> nth=0')
-
-    def take_count(self) -> int:
-        """The clicks since the last time."""
-        counted, self.clicks = self.clicks, 0
-        return counted
-
-
-class Program:
-    """A client on somebody's machine: it lives in a thread of its own, as the browser has this one."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
-
-    def start(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
-
-    def does(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return self.start(work).result(WAIT_SECONDS)
-
-    def stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(WAIT_SECONDS)
-        self._loop.close()
-
-
-@pytest.fixture
-def program() -> Iterator[Program]:
-    program = Program()
-    yield program
-    program.stop()
 
 
 def stage(page: Any, name: str, state: str) -> None:

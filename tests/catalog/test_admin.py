@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
+from django.db.models.signals import pre_save
 from django.test import Client
 from django.urls import reverse
 
 from audit.models import Action
 from catalog.models import Grant, Limit, Prompt, Resource, StoredResult, Task, Tool, Toolset, Upstream
-from catalog.policy import revision
+from catalog.policy import messages, revision
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -225,6 +226,21 @@ def test_the_history_of_a_toolset_says_who_changed_what_and_leads_to_each_versio
         assert reverse("admin:catalog_toolset_simple_history", args=[toolset.pk, version.pk]) in table
 
 
+@pytest.mark.parametrize("page", ["tool", "user"])
+def test_grants_and_limits_among_others_have_their_names_in_the_language_of_the_page(
+    browser: Client, alice: User, page: str
+) -> None:
+    tool = factories.make_tool("calculate_sum")
+    grant = Grant.objects.create(tool=tool, user=alice, effect="deny")
+    limit = Limit.objects.create(tool=tool, user=alice, scope="user", rate="5/m")
+    address = {"tool": ("admin:catalog_tool_change", tool.pk), "user": ("admin:auth_user_change", alice.pk)}[page]
+    answer = browser.get(reverse(address[0], args=[address[1]]), headers={"accept-language": "zh-hans"})
+    content = answer.content.decode()
+    assert f"授权 {grant.pk}：拒绝用户 alice 使用工具 calculate_sum" in content
+    assert f"速率限制 {limit.pk}：" in content
+    assert f"Grant {grant.pk}:" not in content and f"Limit {limit.pk}:" not in content
+
+
 def test_grants_and_limits_that_make_no_sense_are_refused_with_the_field_named(browser: Client, alice: User) -> None:
     tool, toolset = factories.make_tool(), factories.make_toolset()
     good = {"effect": "allow", "tool": tool.pk, "user": alice.pk, "environments": "[]"}
@@ -288,7 +304,7 @@ def test_the_pages_of_a_user_and_of_a_group_show_their_grants_and_limits(browser
     for name, pk, shown in (("user", alice.pk, (rows[0], rows[2])), ("group", group.pk, (rows[1], rows[3]))):
         page = browser.get(reverse(f"admin:auth_{name}_change", args=[pk]))
         assert page.status_code == 200
-        assert all(str(row) in page.content.decode() for row in shown), name
+        assert all(messages.name_row(row) in page.content.decode() for row in shown), name
 
 
 def test_a_new_tool_can_be_saved_together_with_its_grants_and_limits(browser: Client, alice: User) -> None:
@@ -318,6 +334,26 @@ def test_switching_many_tools_off_leaves_a_history_for_each(browser: Client) -> 
     assert browser.post(reverse("admin:catalog_tool_changelist"), chosen).status_code == 302
     assert not Tool.objects.filter(enabled=True).exists()
     assert all(tool.history.count() == 2 for tool in tools)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_tools_that_cannot_all_be_switched_off_all_stay_on(browser: Client) -> None:
+    tools = [factories.make_tool(f"tool{number}") for number in range(2)]
+
+    def meet(instance: Tool, **_: Any) -> None:
+        """Meet another change at the second tool, as its row then says."""
+        if instance.name == "tool1":
+            Tool.objects.filter(name="tool1").update(name="tool0")
+
+    browser.raise_request_exception = False
+    pre_save.connect(meet, sender=Tool, weak=False, dispatch_uid="test.met")
+    try:
+        chosen = {"action": "switch_off", "_selected_action": [tool.pk for tool in tools]}
+        answer = browser.post(reverse("admin:catalog_tool_changelist"), chosen)
+    finally:
+        pre_save.disconnect(sender=Tool, dispatch_uid="test.met")
+    assert answer.status_code == 409 and "Nothing of your change was saved." in answer.content.decode()
+    assert Tool.objects.filter(enabled=True).count() == 2
 
 
 def test_users_without_the_permission_may_view_but_not_change(alice: User) -> None:

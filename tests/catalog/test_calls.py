@@ -84,7 +84,7 @@ async def test_the_call_pipeline_answers_and_logs_in_english_in_every_language(
     assert said["call_language"] == "en: This field is required."
     assert (
         "This tool is not set up correctly" in said["broken"]
-        and "which is not set. Ask your administrator" in said["needy"]
+        and "nobody has entered it yet. Ask your administrator" in said["needy"]
     )
     assert "a selection must start with $" in caplog.text
     everything = [*said.values(), str(refused.value), caplog.text]

@@ -54,6 +54,19 @@ def activity() -> list[tuple[str, str]]:
     return list(Action.objects.filter(kind="OpenAPI document").order_by("id").values_list("verb", "target"))
 
 
+def test_two_uploads_of_one_file_name_are_two_documents_unless_they_have_the_same_title(browser: Client) -> None:
+    row = imported(browser)
+    upload(browser, document("rooms", title="Hotel"))
+    hotel = ImportedDocument.objects.exclude(pk=row.pk).get()
+    assert hotel.draft and hotel.name == "Hotel"
+    shown = browser.get(page(hotel, "preview")).content.decode()
+    assert "GET /rooms" in shown and "GET /pets" not in shown, "the tools of the other document are not gone"
+    upload(browser, document("pets", "users"))
+    assert ImportedDocument.objects.count() == 2
+    row.refresh_from_db()
+    assert "/users" in row.pending and row.imported_at is not None
+
+
 def test_a_preview_is_no_admin_activity_and_no_part_of_the_catalogue(browser: Client) -> None:
     upload(browser, document("pets"))
     row = ImportedDocument.objects.get()

@@ -797,7 +797,7 @@ def test_staff_test_a_server_with_their_own_secret_once_they_allowed_it(
     address = reverse("admin:catalog_upstream_tools", args=[made.pk])
     before = sent_keys(started)
     client = sign_in(editor)
-    assert "which you have not entered yet" in client.post(address, {"action": "test"}, follow=True).content.decode()
+    assert "you have not entered it yet" in client.post(address, {"action": "test"}, follow=True).content.decode()
     mine = client.get("/secrets/").content.decode()
     assert "upstream server forge" in mine and started.url.removesuffix("/mcp") in mine
     assert "api_key" not in sign_in(staff("vera", "view_upstream")).get("/secrets/").content.decode()
@@ -860,7 +860,7 @@ async def test_a_token_that_somebody_else_created_never_uses_the_personal_secret
         )
 
     refused = await call_with(credentials[False])
-    assert refused.is_error and "somebody else created this access token" in text(refused) and api.seen == []
+    assert refused.is_error and "Somebody else created this access token" in text(refused) and api.seen == []
     assert not (await call_with(credentials[True])).is_error
     assert api.seen[-1]["headers"]["authorization"] == "Bearer the key of alice"
 
@@ -900,8 +900,9 @@ async def test_a_personal_secret_goes_only_where_its_owner_allowed(alice: User, 
 
     await run_in_database(move, elsewhere)
     refused = await call(alice, "ask_github")
-    assert refused.is_error and f"send your own secret api_key to {elsewhere}, which you have not allowed" in text(
-        refused
+    assert (
+        refused.is_error
+        and f"Your own secret api_key would be sent to {elsewhere}, which you have not allowed" in text(refused)
     )
     assert f"{settings.PUBLIC_URL}/secrets/" in text(refused) and len(api.seen) == 1
 

@@ -187,10 +187,10 @@ def test_rotation_moves_everything_to_the_first_key(alice: Any, bob: Any, settin
 async def test_a_missing_secret_is_a_clear_logged_error_until_it_exists(alice: Any, api: Api, settings: Any) -> None:
     await run_in_database(make_api_tool, alice, api.url, secret="my_token")
     unknown = await call(alice, "ask_api", {"q": "x"})
-    assert unknown.is_error and "my_token, which is not set. Ask your administrator" in text(unknown)
+    assert unknown.is_error and "my_token is required, and nobody has entered it yet. Ask your" in text(unknown)
     secret = await run_in_database(make_personal)
     missing = await call(alice, "ask_api", {"q": "x"})
-    assert missing.is_error and f"Enter it at {settings.PUBLIC_URL}/secrets/ and call" in text(missing)
+    assert missing.is_error and f"Enter it at {settings.PUBLIC_URL}/secrets/ and try again" in text(missing)
     assert api.seen == []
     rows = await logged_calls()
     assert {(row.outcome, row.error_class) for row in rows} == {(outcomes.TOOL_ERROR, "MissingSecret")}

@@ -39,7 +39,7 @@ def send(client: Client, tools: list[Tool], action: str, **values: Any) -> str:
 def test_the_page_says_who_gets_access_before_anything_changes(root: User, alice: User, tools: list[Tool]) -> None:
     pets = Toolset.objects.create(name="Pets")
     factories.grant(alice, pets)
-    Tool.objects.filter(pk=tools[1].pk).update(destructive=True)
+    Tool.objects.filter(pk=tools[0].pk).update(destructive=False)  # the other one does not say
     factories.load()
     client = sign_in(root)
     text = send(client, tools, ADD, toolset=pets.pk, name="")

@@ -236,8 +236,8 @@ def test_a_chinese_page_says_in_chinese_why_an_upstream_cannot_be_used_and_the_a
         ),
         "needy": (
             make_upstream(name="needy", headers={"X-Key": {"secret": "mine"}}),
-            "此工具需要您自己的机密 mine",
-            "This tool needs your own secret mine",
+            "需要您自己的机密 mine",
+            "Your own secret mine is required",
         ),
         "off": (
             make_upstream(name="off", transport="stdio", url="", command="nothing", enabled=False),

@@ -14,7 +14,8 @@ import pytest
 from mcp.client import Client
 
 from tests.e2e import proofs
-from tests.e2e.test_quickstart import Quickstart, use_as_demo
+from tests.e2e.test_quickstart import use_as_demo
+from tests.quickstart import Quickstart
 from tests.real_servers import DATABASE_FILE, POSTGRES, Hub, postgres
 from toolhub.pages import backups
 

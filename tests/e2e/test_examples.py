@@ -9,7 +9,8 @@ import mcp_types as types
 from mcp.client import Client
 
 from tests.catalog.services import WeatherService
-from tests.e2e.test_quickstart import Quickstart, use_as_demo
+from tests.e2e.test_quickstart import use_as_demo
+from tests.quickstart import Quickstart
 
 
 def text(result: Any) -> str:

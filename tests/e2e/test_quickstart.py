@@ -18,49 +18,10 @@ from tests.clients.installed import npx_cache
 from tests.conftest import missing
 from tests.e2e import proofs
 from tests.e2e.pages import Forms, Pages
-from tests.real_servers import Hub
+from tests.quickstart import Quickstart
 
 NPX, EVERYTHING = "npx", "@modelcontextprotocol/server-everything@2026.8.31"
 """What starts the example upstream, as catalog/examples/catalogue.yaml has it."""
-ELSEWHERE = """
-import runpy, sys
-from catalog.processes import allowlist
-allowlist.PATH = sys.argv.pop(1)
-runpy.run_path("manage.py", run_name="__main__")
-"""
-"""manage.py of a machine that has its programs in one folder, and no others."""
-
-
-class Quickstart(Hub):
-    """What quickstart sets up and serves, with what it says on the console."""
-
-    def __init__(self, *, programs: Path | None = None, **options: Any) -> None:
-        super().__init__(**options, tables=False)
-        self.extra = {"TOOLHUB_PUBLIC_URL": "http://localhost", "TOOLHUB_COMMANDS": "npx", **self.extra}
-        self.programs = programs
-
-    def prepare(self) -> None:
-        """Nothing but an empty database on PostgreSQL: the rest is what the command is for."""
-        if self.postgres:
-            super().prepare()
-
-    def command(self) -> list[str]:
-        start = ["manage.py"] if self.programs is None else ["-c", ELSEWHERE, str(self.programs)]
-        return [*start, "quickstart", "--port", "0"]
-
-    def find_in_output(self, pattern: str) -> str:
-        found = re.search(pattern, self.log())
-        assert found is not None, self.log()
-        return found[1]
-
-    @property
-    def token(self) -> str:
-        return self.find_in_output(r"with the token +(thp_\S+)")
-
-    async def sign_in(self, name: str = "admin") -> Pages:
-        pages = Pages(self, name)
-        await pages.send("/sign-in/", username=name, password=self.find_in_output(rf"as +{name} / (\S+)"))
-        return pages
 
 
 async def use_as_demo(hub: Quickstart, use: Callable[[Client], Any]) -> Any:

@@ -240,6 +240,20 @@ class TestSaving:
         assert GroupMapping.objects.values_list("value", "group", "staff").get() == ("there", group.pk, True)
         assert Action.objects.filter(kind="group mapping", actor="root").exists()
 
+    def test_many_mappings_are_read_and_saved_page_by_page(self, row: Provider, browser: Browser) -> None:
+        groups = [Group.objects.create(name=f"group{number:02}") for number in range(12)]
+        rows = [GroupMapping.objects.create(provider=row, value=group.name, group=group) for group in groups]
+        first, second = (browser.get(page_of(row), {"mappings-page": page}).content.decode() for page in (1, 2))
+        assert 'value="group09"' in first and 'value="group10"' not in first
+        assert 'value="group10"' in second and 'value="group09"' not in second
+        mapping = {"mappings-page": "2", "mappings-TOTAL_FORMS": "2", "mappings-INITIAL_FORMS": "2"}
+        for number, one in enumerate(rows[10:]):
+            sent = {"id": one.pk, "provider": row.pk, "value": f"new{number}", "group": one.group_id}
+            mapping |= {f"mappings-{number}-{name}": str(value) for name, value in sent.items()}
+        assert save(browser, row, **mapping).status_code == 302
+        values = list(GroupMapping.objects.order_by("pk").values_list("value", flat=True))
+        assert values == [*(group.name for group in groups[:10]), "new0", "new1"]
+
 
 class TestWhilePeopleSignIn:
     @pytest.fixture

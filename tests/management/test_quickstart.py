@@ -28,7 +28,7 @@ def manage(*arguments: str, **environment: str) -> subprocess.CompletedProcess[s
         env={**clean, **environment},
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=300,  # a few seconds of the processor make all tables
         check=False,
     )
 

@@ -319,6 +319,17 @@ def test_one_person_has_a_bounded_number_of_apps(alices: Browser, monkeypatch: p
     assert ConnectedApp.objects.count() == 2
 
 
+def test_an_administrator_without_tools_is_told_how_to_get_some_and_not_whom_to_ask(
+    root: User, alices: Browser
+) -> None:
+    app, browser = flow.register(), Browser()
+    browser.force_login(root)
+    asked, own = (flow.ask(each, app).content.decode() for each in (alices, browser))
+    assert "so a client would find none. Ask" in asked and 'href="/admin/catalog/tool/add/"' not in asked
+    assert "so a client would find none." in own and "none. Ask" not in own
+    assert 'href="/admin/catalog/tool/add/"' in own
+
+
 def test_the_database_has_no_code_in_clear(alices: Browser) -> None:
     from django.db import connection
 

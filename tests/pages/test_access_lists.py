@@ -41,7 +41,7 @@ def pets() -> Toolset:
 
 @pytest.fixture
 def feed(pets: Toolset) -> Tool:
-    return factories.make_tool("feed_pet", toolset=pets)
+    return factories.make_tool("feed_pet", toolset=pets, destructive=False)
 
 
 def test_a_tool_lists_its_grants_and_those_of_its_toolsets_as_sentences(

@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 from django.conf import settings
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.utils import timezone
 
+from audit.models import Action
 from catalog.models import Grant, Tool, Toolset
-from catalog.policy import grant_changes
+from catalog.policy import effects, grant_changes
 from tests import factories
 from tests.pages.test_access_lists import make_staff
+from toolhub.pages.access import give_form
 from toolhub.pages.access.giving import GIVE_PERMISSIONS, give
 
 pytestmark = pytest.mark.django_db
@@ -23,7 +25,7 @@ GIVE = "/admin/access/give/"
 
 @pytest.fixture
 def feed() -> Tool:
-    return factories.make_tool("feed_pet", toolset="Pets")
+    return factories.make_tool("feed_pet", toolset="Pets", destructive=False)
 
 
 @pytest.fixture
@@ -140,6 +142,70 @@ def test_a_read_only_tool_is_not_destructive_whatever_else_it_says(browser: Clie
     assert Grant.objects.count() == 1
 
 
+def test_a_tool_that_does_not_say_whether_it_destroys_is_previewed_as_destructive(
+    browser: Client, drop: Tool, alice: User
+) -> None:
+    """destructiveHint is true by default in MCP."""
+    Tool.objects.filter(pk=drop.pk).update(destructive=None)
+    page = read(send(browser, who=f"user:{alice.pk}", what=f"tool:{drop.pk}"))
+    assert "1 of the tools is destructive:" in page and "not declared, so it counts as destructive" in page
+    assert not Grant.objects.exists()
+    Tool.objects.filter(pk=drop.pk).update(read_only=True)
+    send(browser, who=f"user:{alice.pk}", what=f"tool:{drop.pk}")
+    assert Grant.objects.count() == 1
+
+
+@pytest.mark.parametrize("through", ["group", "everyone", "toolset"])
+def test_a_denial_through_a_group_everyone_or_a_toolset_is_shown_first(
+    browser: Client, feed: Tool, alice: User, bob: User, through: str
+) -> None:
+    group = factories.make_group("interns", [alice])
+    match through:
+        case "group":
+            Grant.objects.create(tool=feed, group=group, effect="deny")
+        case "everyone":
+            Grant.objects.create(tool=feed, everyone=True, effect="deny")
+        case _:
+            Grant.objects.create(toolset=feed.toolsets.get(), group=group, effect="deny")
+    page = read(send(browser, who=f"user:{alice.pk}", what=f"tool:{feed.pk}"))
+    assert "These deny grants stay and override what you allow:" in page
+    assert Grant.objects.count() == 1
+    if through != "everyone":
+        send(browser, who=f"user:{bob.pk}", what=f"tool:{feed.pk}")
+        assert Grant.objects.count() == 2, "bob is in no group that is denied"
+
+
+def test_all_denials_are_counted_and_the_first_are_listed(browser: Client, feed: Tool, alice: User) -> None:
+    groups = Group.objects.bulk_create(Group(name=f"interns {number}") for number in range(600))
+    alice.groups.add(*groups)
+    Grant.objects.bulk_create(Grant(tool=feed, group=group, effect="deny") for group in groups)
+    text = read(send(browser, who=f"user:{alice.pk}", what=f"tool:{feed.pk}"))
+    assert "and 580 more" in text and "interns 19" in text and "interns 20" not in text
+    factories.deny(alice, feed)
+    assert "and 581 more" in read(send(browser, who=f"user:{alice.pk}", what=f"tool:{feed.pk}"))
+
+
+def test_a_denial_elsewhere_or_past_needs_no_look(browser: Client, feed: Tool, alice: User) -> None:
+    group = factories.make_group("interns", [alice])
+    Grant.objects.create(tool=feed, group=group, effect="deny", environments=["elsewhere"])
+    Grant.objects.create(tool=feed, group=group, effect="deny", ends=timezone.now() - timedelta(days=1))
+    send(browser, who=f"user:{alice.pk}", what=f"tool:{feed.pk}", environments=settings.ENVIRONMENT)
+    assert Grant.objects.filter(user=alice).exists()
+
+
+def test_many_grants_of_each_person_bound_the_preview_too(
+    browser: Client, drop: Tool, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3 * effects.GRANTS_PER_DECISION):
+        factories.grant(alice, factories.make_tool(f"tool{number}"))
+    monkeypatch.setattr(effects, "MAX_DECISIONS", 4)
+    values = {"who": f"user:{alice.pk}", "what": f"tool:{drop.pk}"}
+    assert "1 user gets access in" in read(send(browser, **values))
+    monkeypatch.setattr(effects, "MAX_DECISIONS", 3)
+    page = read(send(browser, **values))
+    assert "It reaches 1 user." in page and "cannot be previewed for so many people and items" in page
+
+
 def test_a_preview_that_is_out_of_date_is_shown_again(browser: Client, drop: Tool, alice: User) -> None:
     values = {"who": f"user:{alice.pk}", "what": f"tool:{drop.pk}"}
     digest = send(browser, **values).context["plan"].digest
@@ -228,6 +294,58 @@ def test_a_tool_that_is_chosen_offers_its_toolsets(browser: Client, feed: Tool) 
     assert [words for _value, words in what.chosen] == ["tool feed_pet"]
     assert [words for _value, words in what.found] == ["toolset Pets"]
     assert settings.ENVIRONMENT in read(browser.get(GIVE))
+
+
+def test_a_group_is_created_on_the_form_only_by_those_who_may_add_groups(feed: Tool) -> None:
+    names = [name.partition(".")[2] for name in GIVE_PERMISSIONS]
+    wish = {"do": "new_group", "who_q": "Keepers", "what": f"tool:{feed.pk}"}
+    giver = make_staff("giver", *names)
+    assert "New group" not in read(giver.get(GIVE))
+    assert send(giver, **wish).status_code == 403
+    assert not Group.objects.filter(name="Keepers").exists()
+    grouper = make_staff("grouper", *names, "add_group")
+    page = send(grouper, **wish)
+    group = Group.objects.get(name="Keepers")
+    assert f'name="who" value="group:{group.pk}" checked' in read(page)
+    assert f'name="what" value="tool:{feed.pk}" checked' in read(page), "the other choices stay"
+    assert not group.permissions.exists() and not Grant.objects.exists()
+    assert Action.objects.filter(actor="grouper", verb="created", kind="group").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("", "Enter the name of the new group in the search box."),
+        (" \0 ", "Enter the name of the new group in the search box."),
+        ("auditor", "Group with this Name already exists."),
+        ("g" * 151, "at most 150 characters"),
+    ],
+)
+def test_a_group_that_cannot_be_created_is_explained_and_the_form_stays(
+    browser: Client, feed: Tool, name: str, problem: str
+) -> None:
+    before = Group.objects.count()
+    text = read(send(browser, do="new_group", who_q=name, what=f"tool:{feed.pk}"))
+    assert problem in text and f'name="what" value="tool:{feed.pk}" checked' in text
+    assert Group.objects.count() == before
+
+
+def test_no_group_is_created_for_which_the_form_has_no_room(
+    browser: Client, alice: User, bob: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(give_form, "MAX_CHOSEN", 2)
+    data = {"do": "new_group", "who_q": "Keepers", "who": [f"user:{alice.pk}", f"user:{bob.pk}"]}
+    page = read(browser.post(GIVE, data))
+    assert "You can choose at most 2 users and groups at once." in page
+    assert not Group.objects.filter(name="Keepers").exists()
+    data["who"] = data["who"][:1]
+    group_page = read(browser.post(GIVE, data))
+    assert f'value="group:{Group.objects.get(name="Keepers").pk}" checked' in group_page
+
+
+def test_the_way_back_may_be_the_overview(browser: Client, feed: Tool, alice: User) -> None:
+    data = {"do": "give", "who": f"user:{alice.pk}", "what": f"tool:{feed.pk}", "place": "overview"}
+    assert browser.post(GIVE, data)["Location"] == "/admin/"
 
 
 def test_searching_keeps_the_choices_without_scripts(browser: Client, feed: Tool, alice: User) -> None:

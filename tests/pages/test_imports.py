@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from catalog.models import Grant, ImportBatch, ImportedItem, Prompt, Tool, Tools
 from tests import factories
 from tests.audit import rows
 from tests.pages.test_access_lists import make_staff
+from toolhub.pages.access import imports
 
 pytestmark = pytest.mark.django_db
 
@@ -40,6 +42,10 @@ def age(batch: ImportBatch) -> ImportBatch:
 def undo(client: Client, batch: ImportBatch) -> str:
     text: str = client.post(f"/admin/imports/{batch.pk}/undo/", follow=True).content.decode()
     return text
+
+
+def preview(client: Client, batch: ImportBatch) -> str:
+    return " ".join(client.get(f"/admin/imports/{batch.pk}/undo/").content.decode().split())
 
 
 def read_states(batch: ImportBatch) -> dict[str, tuple[str, ...]]:
@@ -71,8 +77,12 @@ def test_undoing_removes_exactly_what_nobody_used_or_changed(browser: Client, al
         "called": ("called",),
     }
     page = browser.get(f"/admin/imports/{batch.pk}/").content.decode()
-    assert "It removes 2 items that no one has used or changed. 7 items stay" in " ".join(page.split())
-    assert "changed since the import" in page and "was called" in page
+    assert "changed since the import" in page and "was called" in page and "1 to 9 of 9" in page
+    before = preview(browser, batch)
+    assert "It removes 2 items that no one has used or changed. 7 items stay" in before
+    stays, removed = before.partition("Is removed")[::2]
+    assert stays.count("<li>") - removed.count("<li>") >= 5 and removed.count("<li>") == 2
+    assert "was called" in stays and "tooled" in removed and Tool.objects.count() == 10
     text = undo(browser, batch)
     assert "2 items removed. 7 items stay." in text
     assert set(Tool.objects.values_list("name", flat=True)) == {*tools, other.name} - {"idle", "tooled"}
@@ -81,6 +91,8 @@ def test_undoing_removes_exactly_what_nobody_used_or_changed(browser: Client, al
     assert logged.actor == "root" and json.loads(logged.after)["removed"] == ["idle", "tooled"]
     assert Action.objects.filter(kind="tool", verb="deleted", actor="root").count() == 2
     assert "This import was undone before." in undo(browser, batch)
+    again = browser.get(f"/admin/imports/{batch.pk}/undo/", follow=True).content.decode()
+    assert "This import was undone before." in again and "Undo import" not in again
     assert "Undo import" not in browser.get(f"/admin/imports/{batch.pk}/").content.decode()
 
 
@@ -113,6 +125,7 @@ def test_undoing_needs_the_permission_to_delete_every_kind_of_item(root: User) -
     for number, names in enumerate((["view_tool"], ["view_tool", "delete_tool"], ["delete_tool", "delete_prompt"])):
         client = make_staff(f"staff{number}", *names)
         assert client.post(f"/admin/imports/{batch.pk}/undo/").status_code == 403
+        assert client.get(f"/admin/imports/{batch.pk}/undo/").status_code == 403
     viewer = make_staff("viewer", "view_tool").get(f"/admin/imports/{batch.pk}/").content.decode()
     assert "hello" not in viewer and "Undo import" not in viewer and "idle" in viewer
     assert Tool.objects.exists() and Prompt.objects.exists()
@@ -124,7 +137,8 @@ def test_undoing_needs_a_post_with_its_csrf_token(root: User) -> None:
     batch = make_batch("idle")
     strict = Client(enforce_csrf_checks=True)
     strict.force_login(root)
-    assert strict.get(f"/admin/imports/{batch.pk}/undo/").status_code == 405
+    assert strict.get(f"/admin/imports/{batch.pk}/undo/").status_code == 200
+    assert Tool.objects.exists()
     assert strict.post(f"/admin/imports/{batch.pk}/undo/").status_code == 403
     assert Tool.objects.exists()
 
@@ -195,3 +209,69 @@ def test_a_deleted_item_leaves_its_import(browser: Client) -> None:
     Tool.objects.get().delete()
     assert "Nothing of this import exists any more." in browser.get(f"/admin/imports/{batch.pk}/").content.decode()
     assert browser.get("/admin/imports/999/").status_code == 404
+
+
+def test_staff_who_may_not_read_the_audit_log_learn_of_no_call(alice: User) -> None:
+    batch = make_batch("idle", "called")
+    called = Tool.objects.get(name="called")
+    viewer = make_staff("viewer", "view_tool", "delete_tool")
+    before = preview(viewer, batch)
+    rows.save(rows.build_call(user=alice, name="called", target_id=called.pk, method="tools/call"))
+    after = preview(viewer, batch)
+    assert "was called" not in viewer.get(f"/admin/imports/{batch.pk}/").content.decode()
+    assert "was called" not in after and "It removes 2 items" in before and "It removes 2 items" in after
+    assert "Items that were called since stay, too." in after
+    reader = make_staff("reader", "view_tool", "delete_tool", "view_call")
+    assert "was called" in reader.get(f"/admin/imports/{batch.pk}/").content.decode()
+    text = preview(reader, batch)
+    assert "was called" in text and "It removes 1 item" in text
+    assert "Only calls that are still in the audit log count." in text
+    assert "1 item removed. 1 item stays." in undo(viewer, batch), "what was called stays for everyone"
+
+
+def test_a_large_import_is_read_page_by_page_in_the_order_of_the_import(
+    browser: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imports, "ITEMS_PER_PAGE", 3)
+    made = [factories.make_tool(name) for name in ("c", "a", "d", "b")] + [factories.make_prompt("hello")]
+    batch = import_batches.record(ImportBatch.Source.UPSTREAM, "pets", made)
+    assert batch is not None
+
+    def read(number: int | str) -> list[str]:
+        page = browser.get(f"/admin/imports/{batch.pk}/", {"p": number}).content.decode()
+        return re.findall(r"<td[^>]*><div><a[^>]*><bdi>([^<]*)", page)
+
+    assert read(1) == read("x") == ["c", "a", "d"]
+    assert read(2) == read(99) == ["b", "hello"], "the kinds follow each other, also within a page"
+    page = browser.get(f"/admin/imports/{batch.pk}/").content.decode()
+    assert "1 to 3 of 5" in page and 'href="?p=2"' in page and "Add to a toolset: 4 tools" in page
+    assert "Show in the list: 1 prompt<" in page
+    toolless = make_staff("toolless", "view_tool")
+    assert "of 4" in toolless.get(f"/admin/imports/{batch.pk}/").content.decode(), "prompts are not theirs to see"
+
+
+def test_a_template_stays_when_there_are_too_many_calls_to_look_through(
+    browser: Client, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    template = factories.make_resource(uri_template="pets://{id}", function="pet", text=None)
+    batch = import_batches.record(ImportBatch.Source.UPSTREAM, "pets", [template])
+    assert batch is not None
+    age(batch)
+    monkeypatch.setattr(import_batches, "MAX_SCANNED_CALLS", 2)
+    rows.save(*(rows.build_call(number, user=alice, name="other", method="tools/call") for number in range(2)))
+    assert read_states(batch) == {"pets://{id}": ()}
+    rows.save(rows.build_call(2, user=alice, name="other", method="tools/call"))
+    assert read_states(batch) == {"pets://{id}": ("maybe_called",)}
+    assert "there are too many calls since to tell" in browser.get(f"/admin/imports/{batch.pk}/").content.decode()
+
+
+def test_undoing_is_offered_only_to_those_who_may_delete_every_kind_also_one_they_do_not_see(alice: User) -> None:
+    rows_made = [factories.make_tool("feed"), factories.make_resource("docs://pets")]
+    batch = import_batches.record(ImportBatch.Source.UPSTREAM, "pets", rows_made)
+    assert batch is not None
+    keeper = make_staff("keeper", "view_tool", "delete_tool")
+    assert "Undo import" not in keeper.get(f"/admin/imports/{batch.pk}/").content.decode()
+    assert keeper.post(f"/admin/imports/{batch.pk}/undo/").status_code == 403
+    owner = make_staff("owner", "view_tool", "delete_tool", "view_resource", "delete_resource")
+    assert "Undo import" in owner.get(f"/admin/imports/{batch.pk}/").content.decode()
+    assert "2 items removed." in undo(owner, batch)

@@ -154,6 +154,24 @@ def test_a_decision_is_undone_by_who_may_delete_the_grant(approver: Client, char
     assert made.is_open
 
 
+@pytest.mark.parametrize("place", ["request", "list"])
+def test_an_undo_on_an_old_page_does_not_take_back_a_later_decision(
+    approver: Client, charlie: User, numbers: Toolset, place: str
+) -> None:
+    made = ask(charlie, numbers)
+    decisions.decline(made.pk, "root", "No.")
+    address = page(made) if place == "request" else "/admin/requests/"
+    (seen,) = re.findall(r'name="undo" value="([^"]+)"', read(approver, address))
+    decisions.undo(made.pk)
+    decisions.approve(made.pk, "root")
+    answer = approver.post(f"{address}decide/", {"undo": seen}, follow=True)
+    assert "Somebody answered it, withdrew it or deleted it meanwhile." in answer.content.decode()
+    made.refresh_from_db()
+    assert made.state == "approved" and Grant.objects.exists()
+    (seen,) = re.findall(r'name="undo" value="([^"]+)"', read(approver, address))
+    assert "is open again" in approver.post(f"{address}decide/", {"undo": seen}, follow=True).content.decode()
+
+
 def test_several_requests_are_decided_at_once_but_none_with_warnings(
     approver: Client, charlie: User, bob: User, alice: User, numbers: Toolset
 ) -> None:
@@ -348,3 +366,33 @@ def test_an_approval_of_something_else_than_was_shown_is_asked_again(
     assert "Review it again." in page.content.decode() and not Grant.objects.exists()
     approver.post(f"{address}decide/", {"decision": "approve", "reviewed": page.context["reviewed"]})
     assert Grant.objects.filter(user=charlie, toolset=numbers).exists()
+
+
+def read_open_pages(page: str) -> list[str]:
+    """The pages of the sidebar that are marked as open."""
+    return re.findall(r'<a href="([^"]+)" class="[^"]* active"', page)
+
+
+def test_the_sidebar_marks_the_open_inbox_only(root: User, numbers: Toolset) -> None:
+    client = sign_in(root)
+    assert read_open_pages(client.get("/admin/requests/").content.decode()) == ["/admin/requests/"]
+    assert read_open_pages(client.get("/admin/requests/calls/").content.decode()) == ["/admin/requests/calls/"]
+
+
+def test_the_page_of_a_request_keeps_the_badge_of_the_installation(
+    root: User, charlie: User, numbers: Toolset, settings: Any
+) -> None:
+    settings.ENVIRONMENT = "staging"
+    made = AccessRequest.objects.create(
+        person=charlie, kind="toolset", toolset=numbers, name="Numbers", reason="For a report."
+    )
+    page = sign_in(root).get(f"/admin/requests/{made.pk}/").content.decode()
+    (links,) = re.findall(r'th-header-links">(.*?)</div>', page, re.DOTALL)
+    assert re.sub(r"<[^>]+>", " ", links).split()[0] == "staging"
+    assert "Only in the environment staging" in page
+
+
+def test_a_call_without_a_name_is_reported_and_answered_too(alice: User) -> None:
+    report(sign_in(alice), make_call(alice, "unknown_tool", name=""))
+    decisions.close(CallReport.objects.get().pk, "root", "Ask for a tool by its name.")
+    assert not CallReport.objects.get().is_open

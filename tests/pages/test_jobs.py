@@ -53,6 +53,17 @@ def test_the_jobs_of_every_process_that_lives_are_shown_and_errors_are_text(clie
 
 
 @pytest.mark.django_db
+def test_failed_jobs_come_first_and_a_single_process_is_named_once(client):
+    row = {"every": 60.0, "running": False, "started": 1700000000, "duration": 0.5, "due": None}
+    said = [{**row, "name": "Update rollups", "error": ""}, {**row, "name": "Send mail", "error": "refused"}]
+    process("first", json.dumps(said))
+    sign_in_staff(client, "view_connections")
+    html = client.get("/admin/jobs/").content.decode()
+    assert html.index(">Send mail<") < html.index(">Update rollups<")
+    assert html.count("process 1") == 1
+
+
+@pytest.mark.django_db
 def test_without_any_process_the_page_says_what_it_is_for(client):
     sign_in_staff(client, "view_connections")
     assert "No server process has reported its background jobs yet." in client.get("/admin/jobs/").content.decode()

@@ -18,6 +18,7 @@ from django.utils import timezone
 from catalog.examples import catalogue
 from catalog.models import Grant, Tool, Toolset
 from tests import factories
+from tests.database_work import count_instructions
 from toolhub.access.models import AccessToken, Preference
 from toolhub.identity.models import Provider
 from toolhub.oauth.models import Client as OAuthClient
@@ -119,6 +120,30 @@ def test_a_tool_of_ones_own_or_a_changed_example_counts(browser: Client, setting
     assert list_steps(browser)["Add a tool"] is False
     factories.make_tool("mine")
     assert list_steps(browser)["Add a tool"] is True
+
+
+def test_giving_access_starts_with_the_newest_tool_of_ones_own_that_nobody_has(
+    browser: Client, alice: User, settings: Any, tmp_path: Path
+) -> None:
+    load_examples(settings, tmp_path)
+    first, second = factories.make_tool("mine"), factories.make_tool("mine_too", toolset="Mine")
+
+    def choice() -> dict[str, list[str]]:
+        address = urlsplit(find_link(browser, "Give access"))
+        assert address.path == "/admin/access/give/"
+        return parse_qs(address.query)
+
+    assert choice() == {"what": [f"tool:{second.pk}"], "place": ["overview"]}
+    factories.grant(factories.make_group("empty"), second.toolsets.get())
+    assert choice() == {"what": [f"tool:{first.pk}"], "place": ["overview"]}
+    factories.deny(alice, first)
+    assert choice() == {"place": ["overview"]}
+
+
+def test_without_the_permissions_of_the_form_giving_access_leads_to_the_page_of_a_grant() -> None:
+    factories.make_tool("mine")
+    giver = staff("add_grant")
+    assert urlsplit(find_link(giver, "Give access")).path == "/admin/catalog/grant/add/"
 
 
 def test_a_grant_counts_when_it_reaches_somebody_beside_demo(browser: Client, root: User, alice: User) -> None:
@@ -250,3 +275,20 @@ def test_the_steps_cost_two_queries(browser: Client, root: User, settings: Any, 
     with CaptureQueriesContext(connection) as captured:
         assert next_steps.find(request) is not None
     assert len(captured) == 2
+
+
+def test_the_steps_compare_no_tool_with_the_grants_of_the_others(browser: Client, root: User) -> None:
+    from django.test import RequestFactory
+
+    request = RequestFactory().get("/admin/")
+    request.user = root
+
+    def add_granted(numbers: range) -> None:
+        tools = Tool.objects.bulk_create([Tool(name=f"granted_{number}", description="Granted.") for number in numbers])
+        Grant.objects.bulk_create([Grant(tool=tool, everyone=True) for tool in tools])
+
+    add_granted(range(100))
+    few = count_instructions(lambda: next_steps.find(request))
+    add_granted(range(100, 800))
+    many = count_instructions(lambda: next_steps.find(request))
+    assert many < 16 * few

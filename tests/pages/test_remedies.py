@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from html import unescape
 from typing import Any
@@ -14,7 +15,7 @@ from django.test import Client
 from django.utils import timezone
 
 from audit.models import Action
-from catalog.models import Grant, Tool
+from catalog.models import Grant, Tool, Upstream
 from catalog.policy import snapshot, visibility
 from tests import factories
 from toolhub.access.models import AccessToken
@@ -260,6 +261,67 @@ def test_switching_on_a_tool_needs_the_permission_for_its_type_too(alice: User) 
     press(client, alice, shell, "switch-on")
     shell.refresh_from_db()
     assert not shell.enabled
+
+
+def make_upstream_tool(name: str = "foreign", **connection: Any) -> Tool:
+    """A tool of an upstream server that is switched off."""
+    connection = {"transport": "streamable_http", "url": "https://forge.example/mcp"} | connection
+    server = Upstream.objects.create(name=f"{name}-server", enabled=False, **connection)
+    fields: dict[str, Any] = {"pinned": "0" * 64, "approved": json.dumps({"name": name}), "origin": server.origin}
+    return factories.make_tool(name, runner="upstream_mcp", settings={"upstream": server.name, "tool": name}, **fields)
+
+
+def test_a_tool_whose_upstream_server_is_switched_off_is_listed_with_that_reason(alice: User) -> None:
+    foreign = make_upstream_tool()
+    factories.grant(alice, foreign)
+    browser = sign_in(*PAGES)
+    assert not is_visible(alice, foreign)
+    assert read_advice(browser, alice, "foreign").text == "It is not available from its upstream server."
+    assert read_advice(browser, alice, "foreign", sees="no").lines and read_buttons(browser, alice, "foreign") == []
+    page = browser.get("/admin/view-as/", {"user": "alice", "sees": "yes"})
+    assert page.context["rows"] == []
+    viewer = sign_in(*PAGES, "catalog.view_upstream", name="viewer")
+    (line,) = read_advice(viewer, alice, "foreign").lines
+    assert line.text == "Its upstream server foreign-server is switched off."
+    assert [words for _address, words in line.pages] == ["View upstream server"] and line.remedies == ()
+    by_tool = viewer.get(f"/admin/access/tool/{foreign.pk}/?sees=no").content.decode()
+    assert "Its upstream server foreign-server is switched off." in by_tool
+
+
+def test_an_upstream_server_is_switched_on_by_those_who_may_change_it(alice: User) -> None:
+    foreign = make_upstream_tool()
+    grant = factories.grant(alice, foreign)
+    reader = sign_in(*PAGES, "catalog.view_upstream", "catalog.change_tool", name="reader")
+    before = stored()
+    assert press(reader, alice, foreign, "switch-on-server").status_code == 403
+    changer = sign_in(*PAGES, "catalog.view_upstream", "catalog.change_upstream", name="changer")
+    assert read_buttons(changer, alice, "foreign") == ["switch-on-server"]
+    assert stored() == before and not Upstream.objects.get().enabled
+    press(changer, alice, foreign, "switch-on-server")
+    said = read_messages(changer, alice)
+    assert "foreign-server is switched on." in said and "View upstream server" in said and "still hidden" not in said
+    assert Upstream.objects.get().enabled and is_visible(alice, foreign)
+    assert Action.objects.filter(kind="upstream", actor="changer", verb="changed").count() == 1
+    press(changer, alice, foreign, "switch-on-server")
+    assert "no longer applies" in read_messages(changer, alice)
+    assert Grant.objects.get() == grant
+
+
+def test_an_upstream_server_that_runs_a_program_is_switched_on_only_by_those_who_may_run_programs(alice: User) -> None:
+    local = make_upstream_tool("local", transport="stdio", url="", command="true")
+    client = sign_in(*PAGES, "catalog.view_upstream", "catalog.change_upstream")
+    assert "is switched off" in read_advice(client, alice, "local").text
+    assert "switch-on-server" not in read_buttons(client, alice, "local")
+    press(client, alice, local, "switch-on-server")
+    assert not Upstream.objects.get().enabled
+
+
+def test_resources_and_prompts_of_such_a_server_are_listed_too(browser: Client, alice: User) -> None:
+    make_upstream_tool()
+    factories.make_prompt("theirs", upstream="foreign-server", source="theirs")
+    factories.make_resource("docs://theirs", upstream="foreign-server", source="docs://theirs")
+    for kind, name in (("prompt", "theirs"), ("resource", "docs://theirs")):
+        assert read_buttons(browser, alice, name, show=kind)[0] == "switch-on-server"
 
 
 def test_names_are_for_those_who_may_view_what_they_name(browser: Client, alice: User, bob: User, tool: Tool) -> None:

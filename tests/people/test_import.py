@@ -85,7 +85,9 @@ def test_nothing_is_written_before_the_preview_is_confirmed_and_then_everything(
     assert not Invitation.objects.exists() and not alice.groups.exists() and not OutgoingMail.objects.exists()
     page = confirm(client, review)
     assert "1 account got more groups" in page
-    links = dict(re.findall(r"<bdi>([^<]+)</bdi></td><td><code class=\"select-all\">(\S+)</code>", page))
+    links = dict(
+        re.findall(r"<bdi>([^<]+)</bdi></td><td><code class=\"select-all\" id=\"link-\d+\">(\S+)</code>", page)
+    )
     assert set(links) == {"nia@example.com", "zoe"}
     assert page.count("is being sent") == 1 and page.count(">hand over yourself<") == 1
     alice.refresh_from_db()

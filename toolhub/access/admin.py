@@ -15,6 +15,7 @@ from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.contrib.auth.models import Group, Permission, User
 from django.core.exceptions import PermissionDenied
 from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import transaction
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.shortcuts import redirect
@@ -33,6 +34,7 @@ from unfold.widgets import UnfoldAdminIntegerFieldWidget, UnfoldAdminSelectWidge
 
 from audit.actions.cascade import BoundedDeletion
 from audit.admin_base import ModelAdmin
+from audit.admin_filters import related_filter
 from toolhub.access import hooks, i18n, privileges, rotation
 from toolhub.access.connect import CLIENTS_BY_KEY
 from toolhub.access.forms import RotateForm
@@ -110,7 +112,7 @@ class UserAdmin(PermissionLabelsAdmin, BoundedDeletion, DjangoUserAdmin, ModelAd
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm
     list_display = ("username", "email", "full_name", "is_active", "is_staff", "last_login")
-    list_filter = ("is_active", "is_staff", "is_superuser", "groups")
+    list_filter = ("is_active", "is_staff", "is_superuser", related_filter("groups"))
     list_per_page = 25
     autocomplete_fields = ("groups", "user_permissions")
     filter_horizontal = ()
@@ -520,8 +522,8 @@ class AccessTokenAdmin(ModelAdmin):
 
     @admin.action(description=_("Revoke"), permissions=["change"])
     def revoke_chosen(self, request: HttpRequest, queryset: QuerySet[AccessToken]) -> None:
-        # One by one: every open stream of a token must be notified.
-        number = sum(token.revoke() for token in queryset.iterator())
+        with transaction.atomic():  # all or none; one by one, as every open stream of a token must be notified
+            number = sum(token.revoke() for token in queryset.order_by("pk"))
         text = ngettext("%d token was revoked.", "%d tokens were revoked.", number) % number
         self.message_user(request, text, messages.SUCCESS)
 

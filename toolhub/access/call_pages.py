@@ -173,15 +173,13 @@ def file(request: HttpRequest, pk: UUID, what: str) -> HttpResponse:
 
 
 @login_required
-@never_cache
 @require_safe
 def part(request: HttpRequest, pk: UUID, number: int) -> HttpResponse:
     """Serve a picture, sound or file in the result of one's own call."""
     try:
-        data, kind = sections.part_of(_require_own(request, pk), number)
+        return files.part(request, _require_own(request, pk), number)
     except LookupError:
         raise Http404 from None
-    return files.part(data, kind, f"call-{pk}-part-{number}")
 
 
 def _require_own(request: HttpRequest, pk: UUID) -> Call:

@@ -148,6 +148,7 @@ def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
     user = request.user
     allowed = {address for *_, others in GROUPS for address, _, _, needed in others if user.has_perms(needed)}
     badges = _count_badges(user, sorted(allowed & BADGES.keys()))
+    links = [reverse(address) for *_, others in GROUPS for address, *_ in others]
     for title, entries, others in GROUPS:
         items = []
         for label, icon in entries:
@@ -158,8 +159,9 @@ def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
                 items.append({"title": capfirst(model._meta.verbose_name_plural), "icon": icon, "link": reverse(name)})
         for address, icon, name, _permissions in others:
             if address in allowed:
-                look = {"badge": badges.get(address, 0), "badge_variant": "warning"}
-                items.append({"title": str(name), "icon": icon, "link": reverse(address), **look})
+                link = reverse(address)
+                item = {"title": str(name), "icon": icon, "link": link, "active": _is_open(request.path, link, links)}
+                items.append(item | {"badge": badges.get(address, 0), "badge_variant": "warning"})
         if items:
             groups.append({"title": title, "separator": bool(groups), "items": items})
     home = {"title": _("Overview"), "icon": "home", "link": reverse("admin:index")}
@@ -172,6 +174,11 @@ def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
     return [{"items": [home, pages]}, *groups]
 
 
+def _is_open(path: str, link: str, links: Iterable[str]) -> bool:
+    """Return whether this page of the sidebar is open: of all links that lead to the path, the longest."""
+    return path.startswith(link) and not any(path.startswith(other) and len(other) > len(link) for other in links)
+
+
 def favicon(request: HttpRequest) -> str:
     return static("toolhub/icon.svg")
 
@@ -179,6 +186,11 @@ def favicon(request: HttpRequest) -> str:
 def styles(request: HttpRequest) -> str:
     """Return the style sheet that makes the theme's colours accessible."""
     return static("toolhub/admin.css")
+
+
+def notice_styles(request: HttpRequest) -> str:
+    """Return the style sheet of what `notices` tells."""
+    return static("toolhub/notices.css")
 
 
 def labels(request: HttpRequest) -> str:

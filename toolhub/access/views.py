@@ -16,6 +16,8 @@ from django.contrib.auth import views as auth_views
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.models import User
+from django.core.paginator import Paginator
+from django.db import transaction
 from django.db.models import BooleanField, ExpressionWrapper, Q
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
@@ -54,7 +56,7 @@ MAX_TOKENS = 100
 Replaced tokens that still work have a bound of their own, `rotation.MAX_REPLACED_TOKENS`: whoever has all the tokens
 that they may have can rotate each of them.
 """
-MAX_LISTED_TOKENS = 300
+TOKENS_PER_PAGE = 30
 MAX_OFFERED_TOKENS = 3
 """Maximum number of tokens of one client that its Connect page offers to rotate."""
 
@@ -171,8 +173,16 @@ def _own_tokens(request: HttpRequest) -> AccessTokenQuerySet:
     return AccessToken.objects.filter(user=cast(User, request.user))
 
 
-def _has_too_many_tokens(request: HttpRequest) -> bool:
-    return _own_tokens(request).usable().filter(successor=None).count() >= MAX_TOKENS
+@sensitive_variables()
+def _issue_own(request: HttpRequest, name: str, **options: Any) -> tuple[AccessToken, str] | None:
+    """Create a token of the person and return it with its text; None when they have MAX_TOKENS that work."""
+    user = cast(User, request.user)
+    with transaction.atomic():
+        # Two requests at once count one after the other.
+        User.objects.select_for_update(no_key=True).get(pk=user.pk)
+        if _own_tokens(request).usable().filter(successor=None).count() >= MAX_TOKENS:
+            return None
+        return AccessToken.objects.issue(user, name, **options)
 
 
 @login_required
@@ -181,20 +191,18 @@ def _has_too_many_tokens(request: HttpRequest) -> bool:
 @sensitive_variables("text")
 def tokens(request: HttpRequest) -> HttpResponse:
     """Show the list of tokens, and a form whose answer shows the new token in that one answer only."""
-    user = cast(User, request.user)
     form = _build_token_form(request, request.POST or None)
     text = ""
     if request.method == "POST" and form.is_valid():
-        if _has_too_many_tokens(request):
+        given = form.cleaned_data
+        issued = _issue_own(request, given["name"], days=given["days"], toolsets=given.get("toolsets") or None)
+        if issued is None:
             form.add_error(
                 None,
                 _("You have reached the maximum of %d active tokens. Revoke one that you no longer use.") % MAX_TOKENS,
             )
         else:
-            chosen = form.cleaned_data.get("toolsets")
-            _token, text = AccessToken.objects.issue(
-                user, form.cleaned_data["name"], days=form.cleaned_data["days"], toolsets=chosen or None
-            )
+            text = issued[1]
             form = _build_token_form(request)
     return _render_tokens(request, form=form, text=text)
 
@@ -206,16 +214,26 @@ def _build_token_form(request: HttpRequest, data: Any = None) -> TokenForm:
 @sensitive_variables("context")
 def _render_tokens(request: HttpRequest, **context: Any) -> HttpResponse:
     """Return the page of the tokens; `context` has what happened to one of them, or another form than an empty one."""
-    usable_now = ExpressionWrapper(Q(revoked=None, expires__gt=timezone.now()), output_field=BooleanField())
-    found = _own_tokens(request).select_related("replaces", "successor").prefetch_related("toolsets")
-    # Whatever many rotations leave behind, a token that works can be seen and revoked.
-    rows = list(found.order_by(usable_now.desc(), "-id")[:MAX_LISTED_TOKENS])
+    now = timezone.now()
+    usable_now = ExpressionWrapper(Q(revoked=None, expires__gt=now), output_field=BooleanField())
+    own = _own_tokens(request)
+    # Whatever many rotations leave behind, the tokens that work come first.
+    found = own.select_related("replaces", "successor").prefetch_related("toolsets").order_by(usable_now.desc(), "-id")
+    pages = Paginator(found, TOKENS_PER_PAGE)
+    renamed = context.get("renamed")
+    if renamed is None:
+        page = pages.get_page(request.GET.get("page"))
+    else:  # a token that works, with the reason why its new name is none
+        page = pages.get_page(own.usable(now).filter(id__gt=renamed.pk).count() // TOKENS_PER_PAGE + 1)
+    rows = list(page)
     context = {
         "section": "tokens",
         "form": context.pop("form", None) or _build_token_form(request),
         "rotate_form": RotateForm(),
+        "page": page,
         "usable": [token for token in rows if token.is_usable],
         "ended": [token for token in rows if not token.is_usable],
+        "listed": {token.pk for token in rows},
         **context,
     }
     return render(request, "access/tokens.html", context)
@@ -298,13 +316,14 @@ def connect(request: HttpRequest, key: str = connect_page.CLIENTS[0].key) -> Htt
             return redirect("access:connect-client", client.key)
         token, text = done.token, done.text
     elif request.method == "POST" and client.snippets:
-        if _has_too_many_tokens(request):
+        issued = _issue_own(request, str(client.title), client_key=client.key)
+        if issued is None:
             messages.error(
                 request,
                 _("You have reached the maximum of %d active tokens. Revoke one that you no longer use.") % MAX_TOKENS,
             )
             return HttpResponseRedirect(reverse("access:tokens"))
-        token, text = AccessToken.objects.issue(cast(User, request.user), str(client.title), client_key=client.key)
+        token, text = issued
     public_url = settings.PUBLIC_URL
     context = {
         "section": "connect",

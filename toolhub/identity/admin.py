@@ -14,7 +14,7 @@ from django import forms
 from django.conf import settings
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied, ValidationError
-from django.db.models import Count
+from django.db.models import Count, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
@@ -31,6 +31,7 @@ from unfold.decorators import display
 from unfold.widgets import UnfoldAdminPasswordWidget
 
 from audit.admin_base import ModelAdmin
+from audit.admin_filters import related_filter
 from catalog.encryption import KeysError
 from toolhub.identity import github, openid, providers, saml_admin, sign_in, views
 from toolhub.identity.models import GroupMapping, Identity, Provider
@@ -165,8 +166,13 @@ class MappingInline(TabularInline):  # type: ignore[misc]
     model = GroupMapping
     form = MappingForm
     extra = 0
+    per_page = 10
     autocomplete_fields = ("group",)
     verbose_name_plural = _("group mappings")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[GroupMapping]:
+        rows: QuerySet[GroupMapping] = super().get_queryset(request).select_related("group").order_by("value", "pk")
+        return rows
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return bool(request.user.is_superuser)
@@ -359,7 +365,7 @@ def describe_state(row: Identity) -> tuple[str, Any]:
 @admin.register(Identity)
 class IdentityAdmin(SuperusersOnly):
     list_display = ("user", "provider", "label", "state", "last_sign_in", "checked", "valid_until")
-    list_filter = ("provider",)
+    list_filter = (related_filter("provider"),)
     list_select_related = ("user", "provider", "user__deactivation")
     list_per_page = 25
     search_fields = ("user__username", "label", "subject")

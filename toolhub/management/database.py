@@ -1,14 +1,20 @@
-"""Compatibility of the database with this version: every applied migration must be one that this version knows."""
+"""Compatibility of the database with this version and with the keys of this installation."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import CommandError
 from django.db import DEFAULT_DB_ALIAS, OperationalError, connection, connections
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
+
+from audit.integrity import checkpoints
+from audit.models import Checkpoint
+from audit.writing.stores.base import StoreUnavailable
+from audit.writing.stores.shared import SharedStore
 
 OWN_APPS = frozenset({"access", "audit", "catalog"})
 MAX_LISTED_MIGRATIONS = 3
@@ -30,16 +36,49 @@ def require_connection() -> None:
         raise CommandError(f"The database cannot be opened: {reason}. {step}") from error
 
 
-def require_applied_migrations() -> None:
-    """Require all migrations of this version.
+def require_usable(*, new_keys: bool = False) -> None:
+    """Require all migrations of this version, and the keys of the audit log or the decision to go on without them.
 
-    Raises CommandError with the command to run when the database has unapplied migrations.
+    Raises CommandError with the next step.
     """
     require_connection()
     require_known_migrations()
     executor = MigrationExecutor(connection)
     if executor.migration_plan(executor.loader.graph.leaf_nodes()):
         raise CommandError("The database is not up to date. Run `python manage.py migrate` first.")
+    if new_keys:
+        begin_with_new_keys()
+    else:
+        require_own_keys()
+
+
+def begin_with_new_keys() -> None:
+    """Go on with an audit log that other keys signed, and log that. Raises CommandError for one that these signed."""
+    if not checkpoints.is_signed_by_others():
+        raise CommandError("The audit log has checkpoints of these keys, or none. Start without --new-keys.")
+    try:
+        checkpoints.begin_with_new_keys(SharedStore())
+    except StoreUnavailable as error:
+        raise CommandError(f"The audit log cannot be signed: {error}. Try again.") from error
+
+
+def require_own_keys() -> None:
+    """Require the keys with which the audit log of the database was signed.
+
+    A new data folder gets new keys. Beside an existing PostgreSQL database, they would go on with an audit log that
+    they cannot verify, and could read no secret. Raises CommandError with the next step.
+    """
+    if Checkpoint._meta.db_table not in connection.introspection.table_names() or not checkpoints.is_signed_by_others():
+        return
+    raise CommandError(
+        "The audit log of this database was signed with other keys than this installation has. Nothing was changed in "
+        "the database. Put the keys back: the files record-key, encryption-key and secret-key into "
+        f"{settings.DATA_DIR}, from the earlier data folder or from a backup, or TOOLHUB_RECORD_KEY, "
+        "TOOLHUB_ENCRYPTION_KEYS and TOOLHUB_SECRET_KEY. After a planned change of TOOLHUB_RECORD_KEY, list the "
+        "earlier one in TOOLHUB_RECORD_OLD_KEYS. If the keys are lost, run `python manage.py serve --new-keys` once: "
+        "what was logged before can no longer be verified, and stored secrets and second factors must be entered "
+        "again."
+    )
 
 
 def require_known_migrations(using: str = DEFAULT_DB_ALIAS) -> None:

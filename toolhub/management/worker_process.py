@@ -6,12 +6,15 @@ import gc
 import logging
 import os
 import threading
+import time
 
 from django.conf import settings
 
 from audit import recorder
+from audit.background import BackgroundTask, Pacer
 from toolhub import memory
 from toolhub.asgi import application, hub
+from toolhub.management import first_pages
 from toolhub.management.daphne_server import HubServer
 
 log = logging.getLogger("toolhub.serving")
@@ -30,6 +33,13 @@ async def start() -> None:
     if reason := await recorder.ready():
         log.error("Calls cannot be logged: %s", reason)
     freeze_loaded_objects()
+    BackgroundTask("first-pages", _load_first_pages).start()
+
+
+def _load_first_pages() -> None:
+    began = time.monotonic()
+    first_pages.load(Pacer().pause)
+    log.info("The first pages were loaded in %.1f s", time.monotonic() - began)
 
 
 def freeze_loaded_objects() -> None:

@@ -52,7 +52,7 @@ class ClientForm(forms.ModelForm):  # type: ignore[type-arg]
     """The form of a client that an administrator adds, or that they know."""
 
     redirect_uris = forms.CharField(
-        label=_("redirect addresses"),
+        label=_("Redirect addresses"),
         widget=UnfoldAdminTextareaWidget(attrs={"rows": 3}),
         required=False,
         help_text=_(
@@ -61,7 +61,7 @@ class ClientForm(forms.ModelForm):  # type: ignore[type-arg]
         ),
     )
     client_type = forms.ChoiceField(
-        label=_("client type"),
+        label=_("Client type"),
         widget=UnfoldAdminSelectWidget,
         choices=(
             (Client.CLIENT_PUBLIC, _("Public: runs on people's computers and keeps no secret")),
@@ -286,8 +286,8 @@ class ConnectedAppAdmin(ModelAdmin):
 
     @admin.action(description=_("Disconnect"), permissions=["change"])
     def revoke_chosen(self, request: HttpRequest, queryset: QuerySet[ConnectedApp]) -> None:
-        # One by one: every open stream of an app must be notified.
-        number = sum(app.revoke() for app in queryset.iterator())
+        with transaction.atomic():  # all or none; one by one, as every open stream of an app must be notified
+            number = sum(app.revoke() for app in queryset.order_by("pk"))
         text = ngettext("%d app was disconnected.", "%d apps were disconnected.", number) % number
         self.message_user(request, text, messages.SUCCESS)
 

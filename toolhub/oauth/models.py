@@ -32,6 +32,7 @@ LIBRARY_TEXTS = (
     *(gettext_noop("Client ID Metadata Document"), gettext_noop("Dynamic Client Registration"), gettext_noop("Manual")),
     *(gettext_noop("CIMD expires at"), gettext_noop("algorithm"), gettext_noop("allowed origins")),
     *(gettext_noop("authorization grant type"), gettext_noop("client ID"), gettext_noop("client secret")),
+    *(gettext_noop("client type"),),
     *(gettext_noop("hash client secret"), gettext_noop("post logout redirect URIs"), gettext_noop("redirect URIs")),
     *(gettext_noop("registration source"), gettext_noop("skip authorization"), gettext_noop("updated")),
     *(gettext_noop("Allowed URIs list, space separated"), gettext_noop("Confidential"), gettext_noop("Public")),

@@ -38,10 +38,12 @@ TRANSLATED_NAMES = frozenset(
 @staff_page("access.view_connections")
 @require_safe
 def jobs(request: HttpRequest) -> HttpResponse:
-    """Show a read-only table. Each process reports its jobs at least every 15 seconds."""
+    """Show a read-only table, failed jobs first. Each process reports its jobs at least every 15 seconds."""
     processes = presence.processes()
     rows = [_present_job(process, row) for process in processes for row in presence.jobs(process)]
-    return page(request, "admin/pages/jobs.html", _("Background jobs"), rows=rows)
+    rows.sort(key=lambda row: not row["error"])  # what failed is seen first, also on a telephone
+    alone = rows[0] if len({(row["process"], row["host"]) for row in rows}) == 1 else None
+    return page(request, "admin/pages/jobs.html", _("Background jobs"), rows=rows, alone=alone)
 
 
 def _present_job(process: ServingProcess, row: presence.JobRow) -> dict[str, Any]:
@@ -66,4 +68,5 @@ def _time(seconds: float | None) -> datetime | None:
 def _duration(seconds: float) -> str:
     if seconds >= 60 and seconds % 60 == 0:
         return _("%(n)s min") % {"n": f"{seconds / 60:,.0f}"}
-    return _("%(n)s s") % {"n": f"{seconds:,.2f}" if seconds < 10 else f"{seconds:,.0f}"}
+    precise = seconds < 10 and seconds != int(seconds)
+    return _("%(n)s s") % {"n": f"{seconds:,.2f}" if precise else f"{seconds:,.0f}"}

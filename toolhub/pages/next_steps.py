@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 from django.apps import apps
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.db.models import Exists, F, Q, QuerySet, Subquery
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -27,6 +27,8 @@ from catalog.examples.catalogue import TOOLSET
 from catalog.models import Grant, Tool, Toolset
 from toolhub.access.models import AccessToken, Preference
 from toolhub.pages import examples
+from toolhub.pages.access.giving import GIVE_PERMISSIONS
+from toolhub.pages.access.places import OVERVIEW
 from toolhub.pages.examples import DEMO
 from toolhub.pages.models import BackupConfirmation
 from toolhub.pages.staff import staff_page
@@ -69,6 +71,8 @@ class Facts:
     unchanged_examples: bool
     toolset: int | None
     """Primary key of the toolset of the examples."""
+    ungranted: int | None
+    """Primary key of the newest tool of one's own without any grant."""
 
 
 def find(request: HttpRequest) -> Checklist | None:
@@ -139,8 +143,11 @@ def _give_access(user: User, facts: Facts) -> list[Step]:
     if not user.has_perm(MAY_GRANT):
         return []
     address = reverse("admin:catalog_grant_add")
-    if facts.toolset is None or facts.access:
+    if facts.toolset is None or facts.access or facts.tool:
         text = _("A tool is hidden until you grant it to a user, a group, or everyone.")
+        if user.has_perms(GIVE_PERMISSIONS):
+            chosen = {"what": f"tool:{facts.ungranted}"} if facts.ungranted else {}
+            address = f"{reverse('pages:give')}?{urlencode({**chosen, 'place': OVERVIEW})}"
     else:
         address += "?" + urlencode({"toolset": facts.toolset, "user": user.pk})
         text = _(
@@ -184,6 +191,7 @@ def _collect(user: User) -> Facts:
         app=Exists(apps.get_model("oauth.ConnectedApp")._default_manager.exclude(activated=None)),
         backup=Exists(BackupConfirmation.objects.all()),
         toolset=Subquery(Toolset.objects.filter(name=TOOLSET).values("pk")[:1]),
+        ungranted=Subquery(_list_ungranted().values("pk")[:1]),
     ).get(pk=user.pk)
     known = [] if row["tool"] else list(Tool.objects.filter(name__in=examples.names()).only("name", *examples.COMPARED))
     unchanged = [examples.is_unchanged(tool) for tool in known]
@@ -196,7 +204,17 @@ def _collect(user: User) -> Facts:
         backup=row["backup"],
         unchanged_examples=any(unchanged),
         toolset=row["toolset"] if any(unchanged) else None,
+        ungranted=row["ungranted"],
     )
+
+
+def _list_ungranted() -> QuerySet[Tool]:
+    """Return the tools of one's own that no grant names, by itself or through a toolset; the newest first."""
+    own = Tool.objects.exclude(name__in=examples.names())
+    named = Grant.objects.filter(tool=OuterRef("pk"))
+    through = Grant.objects.filter(toolset__tools=OuterRef("pk"))
+    # Two conditions: of one with "or", PostgreSQL would compare every tool with every grant.
+    return own.filter(~Exists(named), ~Exists(through)).order_by("-pk")
 
 
 def _list_grants(people: QuerySet[User], now: datetime) -> QuerySet[Grant]:

@@ -28,7 +28,7 @@ from toolhub.server import clients, presence
 from toolhub.server.presence import Bound, Holder
 
 MAX_LISTED_ROWS = 100
-WAIT_SECONDS = 0.2
+WAIT_SECONDS = 0.1
 """Seconds that the first request waits for reports of the processes; later requests show reports that came since."""
 DISCONNECT_PERMISSION = "access.disconnect_client"
 REVOKE_PERMISSION = "access.change_accesstoken"
@@ -118,7 +118,7 @@ def sessions(request: HttpRequest) -> HttpResponse:
         holders=_present_holders(holders[:MAX_LISTED_HOLDERS]),
         more_holders=max(0, len(holders) - MAX_LISTED_HOLDERS)
         + sum(report["left_out"] for _process, report in reports),
-        edges=[(names[process.pk], report["connections"], report["most"]) for process, report in reports],
+        edges=[(names[process.pk], report["connections"], f"{report['most']:,}") for process, report in reports],
         most_per_address=max((report["most_per_address"] for _process, report in reports), default=0),
         bounds=[_present_bound(bound) for bound in presence.bounds(reports)],
         can_disconnect=request.user.has_perm(DISCONNECT_PERMISSION),

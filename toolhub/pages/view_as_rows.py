@@ -12,8 +12,7 @@ from datetime import UTC, datetime
 from django.db.models import Q
 from django.urls import reverse
 
-from catalog.models import Prompt, Resource, Tool
-from catalog.policy import messages, rules
+from catalog.policy import loader, messages, rules
 from catalog.policy.definitions import Item, ResourceDefinition, Snapshot
 from catalog.policy.obstacles import Explainer
 from catalog.policy.rules import Requester, Visible
@@ -43,7 +42,7 @@ class Entry:
     title: str
     seen: bool
     item: Item | None
-    """The item, or None when it is switched off."""
+    """The item, or None when nobody can use it: it is switched off, or its upstream server is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +75,8 @@ def entries(catalogue: Snapshot, seen: Visible, kind: str, *, which: str, words:
     if which != "yes":
         found += [
             Entry(kind, pk, name, title, False, None)
-            for pk, name, title in _disabled_items(kind)
-            if _matches(words, name, title)
+            for pk, name, title in _absent_items(kind)
+            if (kind, pk) not in catalogue.items and _matches(words, name, title)
         ]
     return found
 
@@ -126,14 +125,15 @@ def _items(catalogue: Snapshot, kind: str) -> Iterable[Item]:
     return (*catalogue.resources.values(), *catalogue.templates)
 
 
-def _disabled_items(kind: str) -> Iterable[tuple[int, str, str]]:
-    off = {"tool": Tool, "resource": Resource, "prompt": Prompt}[kind].objects.filter(enabled=False)
+def _absent_items(kind: str) -> Iterable[tuple[int, str, str]]:
+    """Yield the primary key, name and title of what may be missing in a snapshot, for itself or for its server."""
+    upstream = Q(runner=loader.UPSTREAM) if kind == "tool" else ~Q(upstream="")
+    off = remedies.MODELS[kind]._default_manager.filter(Q(enabled=False) | upstream)
     if kind != "resource":
-        return off.order_by("position", "name").values_list("pk", "name", "title")
-    return (
-        (pk, uri or template, title)
-        for pk, uri, template, title in off.values_list("pk", "uri", "uri_template", "title")
-    )
+        yield from off.order_by("position", "name").values_list("pk", "name", "title")
+        return
+    for pk, uri, template, title in off.values_list("pk", "uri", "uri_template", "title"):
+        yield pk, uri or template, title
 
 
 def _matches(words: Sequence[str], name: str, title: str) -> bool:

@@ -13,6 +13,7 @@ from django.contrib import admin, messages
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator, validate_email
+from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
@@ -301,6 +302,7 @@ class InvitationAdmin(ModelAdmin):
 
     @admin.action(description=_("Revoke"), permissions=["add"])
     def revoke_chosen(self, request: HttpRequest, queryset: QuerySet[Invitation]) -> None:
-        number = sum(invitations.revoke(invitation) for invitation in queryset.iterator())
+        with transaction.atomic():  # all or none
+            number = sum(invitations.revoke(invitation) for invitation in queryset.order_by("pk"))
         text = ngettext("%d invitation was revoked.", "%d invitations were revoked.", number) % number
         self.message_user(request, text, messages.SUCCESS)

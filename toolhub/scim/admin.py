@@ -7,6 +7,7 @@ from typing import Any
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
+from django.db import transaction
 from django.db.models import Count, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.shortcuts import redirect
@@ -21,6 +22,7 @@ from django.views.decorators.debug import sensitive_variables
 from unfold.decorators import action, display
 
 from audit.admin_base import ModelAdmin
+from audit.admin_filters import related_filter
 from toolhub import invisible
 from toolhub.identity.admin import SuperusersOnly
 from toolhub.identity.models import Provider
@@ -47,7 +49,7 @@ class TokenForm(forms.ModelForm):  # type: ignore[type-arg]
 class ScimTokenAdmin(SuperusersOnly):
     form = TokenForm
     list_display = ("provider", "visible_prefix", "state", "created", "last_used", "last_address")
-    list_filter = ("provider",)
+    list_filter = (related_filter("provider"),)
     list_select_related = ("provider",)
     list_per_page = 25
     actions = ("revoke_chosen",)
@@ -170,7 +172,8 @@ class ScimTokenAdmin(SuperusersOnly):
 
     @admin.action(description=_("Revoke"), permissions=["change"])
     def revoke_chosen(self, request: HttpRequest, queryset: QuerySet[ScimToken]) -> None:
-        number = sum(token.revoke() for token in queryset)
+        with transaction.atomic():  # all or none
+            number = sum(token.revoke() for token in queryset.order_by("pk"))
         text = ngettext("%d token was revoked.", "%d tokens were revoked.", number) % number
         self.message_user(request, text, messages.SUCCESS)
 
@@ -194,7 +197,7 @@ def _may_rotate(token: ScimToken) -> bool:
 @admin.register(ScimGroup)
 class ScimGroupAdmin(ModelAdmin):
     list_display = ("name_there", "provider", "number_of_members", "mapped_to", "modified")
-    list_filter = ("provider",)
+    list_filter = (related_filter("provider"),)
     list_select_related = ("provider",)
     list_per_page = 25
     search_fields = ("display_name", "external_id")
@@ -223,7 +226,7 @@ class ScimGroupAdmin(ModelAdmin):
     def id_there(self, group: ScimGroup) -> str:
         return invisible.show(group.external_id) or "-"
 
-    @admin.display(description=_("members"))
+    @admin.display(description=_("number of members"))
     def number_of_members(self, group: Any) -> int:
         return int(group.number)
 

@@ -28,6 +28,7 @@ from catalog.runners import registry
 from catalog.runners.destinations import Flow
 from catalog.schemas import validator
 from catalog.schemas.parameters import Mark, Parameter, list_parameters, marks
+from toolhub.chinese import close_blanks
 from toolhub.invisible import show
 from toolhub.wire.shapes import shape
 from toolhub.wire.versions import ALL
@@ -231,9 +232,8 @@ def _find_settings_problems(form: Any, label: str) -> list[Problem]:
 def format_summary(preview: Preview) -> str:
     """Return one line that sums up the preview."""
     if preview.problems:
-        return gettext("Fix before saving: %(parts)s") % {
-            "parts": ", ".join(dict.fromkeys(preview.invalid_labels)) or preview.problems[0].text
-        }
+        parts = ", ".join(dict.fromkeys(preview.invalid_labels)) or preview.problems[0].text
+        return close_blanks(gettext("Fix before saving: %(parts)s") % {"parts": parts})
     if preview.obstacles:
         return gettext("Ready to save, but calls would fail")
     return gettext("Ready to save")

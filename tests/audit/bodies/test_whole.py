@@ -185,6 +185,23 @@ def test_a_result_that_cannot_be_kept_delays_nothing_and_its_page_says_so(
     assert "1 whole results were not kept (DatabaseError)" in caplog.text
 
 
+def test_all_whole_results_together_take_no_more_than_the_setting(
+    sqlite_store: AuditStore, settings: Any, caplog: Any
+) -> None:
+    settings.KEEP_WHOLE_BODIES_BYTES = 1_000_000
+    (first,) = log(LONG)
+    settings.MAX_WHOLE_BODIES_BYTES = whole.measure().stored
+    (other,) = log(LONG.replace("a", "b") + "c")
+    assert kept.read_result(first).text == LONG and kept.read_result(other).state == kept.CUT
+    notes = " ".join(kept.notes(kept.read_result(other), advise=True))
+    assert "The store of whole results is full now" in notes and "TOOLHUB_MAX_WHOLE_BODIES_MB sets its size." in notes
+    assert "TOOLHUB_MAX_WHOLE_BODIES_MB is used up" in caplog.text
+    (again,) = log(LONG)
+    assert kept.read_result(again).text == LONG, "the same text needs no more room"
+    settings.MAX_WHOLE_BODIES_BYTES *= 10
+    assert "full" not in " ".join(kept.notes(kept.read_result(other)))
+
+
 def test_a_database_that_is_away_for_a_moment_loses_no_result(sqlite_store: AuditStore, monkeypatch: Any) -> None:
     monkeypatch.setattr(keeper, "RETRY_SECONDS", 0)
     real, failures = whole.keep, [DatabaseError("away"), DatabaseError("away")]

@@ -17,6 +17,7 @@ from audit.export import rows as export_rows
 from audit.models import Action, Call, WholeBody, WholeBodyUse
 from audit.queries.search import CallSearch
 from audit.redaction.redactor import canonical
+from audit.results import sections
 from tests.audit.rows import build_call, save
 
 pytestmark = pytest.mark.django_db
@@ -62,9 +63,9 @@ class Reader:
         name = "admin:audit_call_copy" if self.prefix == "admin" else "access:call-file"
         return self.client.get(reverse(name, args=[call.pk, what]))
 
-    def part(self, call: Call, number: int) -> Any:
+    def part(self, call: Call, number: int, tag: str = "") -> Any:
         name = "admin:audit_call_part" if self.prefix == "admin" else "access:call-part"
-        return self.client.get(reverse(name, args=[call.pk, number]))
+        return self.client.get(reverse(name, args=[call.pk, number]), headers={"if-none-match": tag} if tag else None)
 
 
 @pytest.fixture(params=["admin", "user"])
@@ -259,13 +260,32 @@ def test_any_result_leaves_the_page_small(reader: Reader, alice: User, result: A
     assert 3_000 < len(reader.page(call).encode()) < 300_000
 
 
-def test_files_and_parts_that_an_auditor_reads_are_logged(alice: User, root: User) -> None:
+def test_a_picture_is_kept_by_the_browser_of_its_reader_and_asked_for_again_at_no_cost(
+    reader: Reader, alice: User, charlie: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
     call = make(alice, {"content": [{"type": "image", "data": encoded(PNG)}]})
+    first = reader.part(call, 0)
+    assert first["Cache-Control"] == "private, no-cache" and first["ETag"]
+    monkeypatch.setattr(sections, "part_of", None)  # unpacks nothing
+    again = reader.part(call, 0, first["ETag"])
+    assert (again.status_code, again.content, again["Cache-Control"]) == (304, b"", "private, no-cache")
+    assert Reader(charlie, "user").part(call, 0, first["ETag"]).status_code == 404
+    Call.objects.filter(pk=call.pk).update(body_state="pruned", arguments="pruned:", result="pruned:")
+    monkeypatch.undo()
+    assert reader.part(call, 0, first["ETag"]).status_code == 404
+
+
+def test_files_that_an_auditor_reads_are_logged_and_all_parts_of_a_call_once(alice: User, root: User) -> None:
+    picture = {"type": "image", "data": encoded(PNG)}
+    call = make(alice, {"content": [picture, picture]})
     reader = Reader(root, "admin")
-    reader.part(call, 0)
+    for number in (0, 1, 0):
+        assert reader.part(call, number).status_code == 200
     reader.file(call, "arguments")
     logged = Action.objects.filter(verb="copied", target=str(call.pk)).order_by("pk")
-    assert [json.loads(action.after)["what"] for action in logged] == ["part 0", "arguments"]
+    assert [json.loads(action.after)["what"] for action in logged] == ["parts", "arguments"], (
+        "once for the page, not for each picture"
+    )
 
 
 def test_tool_health_says_what_whole_results_take(alice: User, root: User) -> None:

@@ -396,7 +396,7 @@ async def test_an_account_is_not_used_through_a_token_that_somebody_else_made(ap
     await sync_to_async(connect_to)(api, alice)
     asking = caller(alice, made_by_owner=False)
     result = await call_tool.call_tool(asking, "ask_api", {}, RecordingChannel())
-    assert result.is_error and "somebody else created this access token" in text(result)
+    assert result.is_error and "Somebody else created this access token" in text(result)
 
 
 async def test_a_try_as_another_person_never_uses_their_account(api: StandIn, root: Any, alice: Any) -> None:

@@ -25,7 +25,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        database.require_applied_migrations()
+        database.require_usable()
         sink = stdio.take_stdout()
         token = read_token(options["token_file"])
         hub = Hub()

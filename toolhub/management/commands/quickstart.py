@@ -56,6 +56,7 @@ class Command(BaseCommand):
             require_free_port(options["port"])
         settings.DATA_DIR.mkdir(parents=True, exist_ok=True, mode=0o700)
         database.require_connection()
+        database.require_own_keys()
         try:
             call_command("migrate", interactive=False, verbosity=0)
         except DatabaseError as error:

@@ -23,6 +23,11 @@ class Command(BaseCommand):
         parser.add_argument(
             "--workers", type=int, default=1, help="the number of processes that share the port (default: 1)"
         )
+        parser.add_argument(
+            "--new-keys",
+            action="store_true",
+            help="go on with a database whose keys are lost, and log that; what it logged can no longer be verified",
+        )
         parser.add_argument("--descriptor", type=int, help=SUPPRESS)
         parser.add_argument("--supervisor", type=int, help=SUPPRESS)
 
@@ -35,7 +40,7 @@ class Command(BaseCommand):
             raise CommandError("--workers must be at least 1.")
         if count > 1:
             require_shared_stores()
-        database.require_applied_migrations()
+        database.require_usable(new_keys=options["new_keys"])
         try:
             listener = workers.listen(options["host"], options["port"])
         except (OSError, OverflowError) as error:

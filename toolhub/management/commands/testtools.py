@@ -67,7 +67,7 @@ class Command(BaseCommand):
 
     @no_translations
     def handle(self, *args: Any, **options: Any) -> None:
-        database.require_applied_migrations()
+        database.require_usable()
         tests = list(find_tests(options["tool"]))
         lines = event_loop.run(run_all(tests, options["changing"]))
         counts = {status: sum(line.status == status for line in lines) for status in (PASSED, FAILED, SKIPPED)}

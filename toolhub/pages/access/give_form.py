@@ -1,7 +1,7 @@
 """The form "Give access": who, what, until when, where and why, and a preview of what needs a second look.
 
 Each access page links here with its own tool, toolset or group chosen. A choice that denies, that opens a destructive
-tool or that a denial overrides is shown before it is saved.
+tool or that a denial overrides is shown before it is saved. So is a tool that does not say whether it is destructive.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
-from django.core.exceptions import ValidationError
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
 from django.shortcuts import redirect
@@ -28,7 +29,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
 from audit import local_time
-from catalog.models import Tool, Toolset, validators
+from catalog.models import Grant, Tool, Toolset, validators
+from catalog.models.tools import MAY_DESTROY
 from catalog.policy import effects, grant_changes, snapshot
 from catalog.policy import messages as policy_messages
 from catalog.policy.definitions import GrantRule
@@ -47,6 +49,8 @@ MAX_LISTED = 20
 """Maximum names that a preview lists."""
 WHO, WHAT = ("user", "group", "everyone"), ("tool", "toolset")
 EVERYONE = "everyone:0"
+NEW_GROUP = "new_group"
+MAY_ADD_GROUP = "auth.add_group"
 EFFECTS = ((grant_changes.ALLOW, gettext_lazy("allow")), (grant_changes.DENY, gettext_lazy("deny")))
 NONE, TODAY, WEEK, DATE = "", "today", "week", "date"
 UNTIL: tuple[tuple[str, str | Promise], ...] = (
@@ -101,8 +105,13 @@ class Wish:
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def give_access(request: HttpRequest) -> HttpResponse:
-    data = request.POST if request.method == "POST" else request.GET
+    data: QueryDict = request.POST if request.method == "POST" else request.GET
     problems: list[str] = []
+    may_add_group = request.user.has_perm(MAY_ADD_GROUP)
+    if request.method == "POST" and data.get("do") == NEW_GROUP:
+        if not may_add_group:
+            raise PermissionDenied
+        data, problems = _add_group(request, data)
     if request.method == "POST" and data.get("do") in {"review", "give"}:
         wish, problems = _parse(data)
         if wish is not None:
@@ -124,6 +133,7 @@ def give_access(request: HttpRequest) -> HttpResponse:
         "untils": UNTIL,
         "here": settings.ENVIRONMENT,
         "problems": problems,
+        "may_add_group": may_add_group,
         "place": data.get("place", "")[:40],
         "back": find_address(data.get("place", "")),
     }
@@ -144,13 +154,13 @@ def _answer(request: HttpRequest, data: QueryDict, wish: Wish) -> HttpResponse:
     """Save what needs no second look, or was confirmed; show a preview of anything else."""
     plan = grant_changes.Plan.build(wish.change)
     reviewed, stale = data.get("sure"), False
-    destructive = _find_destructive(plan) if wish.effect == grant_changes.ALLOW else []
-    if reviewed is not None or not (wish.effect == grant_changes.DENY or destructive or plan.overriding):
+    destructive, against, denials = _find_risks(wish, plan)
+    if reviewed is not None or not (wish.effect == grant_changes.DENY or destructive or against):
         plan, done = wish.give(reviewed)
         if done:
             return _report(request, data, plan)
         stale = True
-        destructive = _find_destructive(plan) if wish.effect == grant_changes.ALLOW else []
+        destructive, against, denials = _find_risks(wish, plan)
     kept = [(name, value) for name, values in data.lists() for value in values if name not in _OWN_FIELDS]
     context = {
         "plan": plan,
@@ -161,8 +171,9 @@ def _answer(request: HttpRequest, data: QueryDict, wish: Wish) -> HttpResponse:
         "make": [_describe_pair(wish.effect, *pair) for pair in plan.to_create[:MAX_LISTED]],
         "more": max(0, len(plan.to_create) - MAX_LISTED),
         "there": [show(policy_messages.name_row(grant)) for grant in plan.existing[:MAX_LISTED]],
-        "against": [show(policy_messages.name_row(grant)) for grant in plan.overriding[:MAX_LISTED]],
-        "destructive": [show(name) for name in destructive[:MAX_LISTED]],
+        "against": [show(policy_messages.name_row(grant)) for grant in against],
+        "more_against": denials - len(against),
+        "destructive": [(show(name), is_declared) for name, is_declared in destructive[:MAX_LISTED]],
         "destructive_count": len(destructive),
         "effect": _find_effect(wish),
         "here": settings.ENVIRONMENT,
@@ -182,6 +193,30 @@ def _report(request: HttpRequest, data: QueryDict, plan: grant_changes.Plan) -> 
         text = ngettext("%(number)s grant already exists.", "%(number)s grants already exist.", kept)
         messages.info(request, text % {"number": kept})
     return redirect(find_address(data.get("place", "")))
+
+
+def _add_group(request: HttpRequest, data: QueryDict) -> tuple[QueryDict, list[str]]:
+    """Create a group with the name in the search box; return the form with this group chosen, and the errors."""
+    group = Group(name=data.get("who_q", "").replace("\0", "").strip())
+    if not group.name:
+        return data, [_("Enter the name of the new group in the search box.")]
+    if len(data.getlist("who")) >= MAX_CHOSEN:
+        text = _("You can choose at most %(most)d users and groups at once. Remove one before you create a group.")
+        return data, [text % {"most": MAX_CHOSEN}]
+    try:
+        group.full_clean()
+        with transaction.atomic():
+            group.save()
+    except ValidationError as error:
+        return data, error.messages
+    except IntegrityError:
+        return data, [_("There is a group with this name by now. Search for it.")]
+    data = data.copy()
+    data.appendlist("who", f"group:{group.pk}")
+    data["who_q"] = ""
+    text = _("The group %(group)s was created. It has no members yet: invite people into it, or add members.")
+    messages.success(request, text % {"group": show(group.name)})
+    return data, []
 
 
 def _parse(data: QueryDict) -> tuple[Wish | None, list[str]]:
@@ -304,21 +339,53 @@ def _search(rows: QuerySet[Any], fields: tuple[str, ...], query: str) -> QuerySe
     return rank_by_name(filter_rows(rows, fields, query), fields[0], query)[:MAX_RESULTS]
 
 
-def _find_destructive(plan: grant_changes.Plan) -> list[str]:
-    """Return the names of the destructive tools that the new grants open."""
+def _find_risks(wish: Wish, plan: grant_changes.Plan) -> tuple[list[tuple[str, bool]], list[Grant], int]:
+    """Return what a person looks at before giving access: destructive tools, and denials that override it.
+
+    The number is that of all denials; as many as a preview lists are returned.
+    """
+    if wish.effect != grant_changes.ALLOW:
+        return [], [], 0
+    return _find_destructive(plan), *_find_denials(wish, plan)
+
+
+def _find_destructive(plan: grant_changes.Plan) -> list[tuple[str, bool]]:
+    """Return the names of the destructive tools that the new grants open, and whether they say so.
+
+    A tool that writes and says nothing counts, as in MCP.
+    """
     targets = {(target.kind, target.id) for target, _subject in plan.to_create}
     tools = [key for kind, key in targets if kind == "tool"]
     toolsets = [key for kind, key in targets if kind == "toolset"]
-    risky = Tool.objects.filter(destructive=True).exclude(read_only=True)
-    names = {*risky.filter(pk__in=tools).values_list("name", flat=True)}
-    names |= {*risky.filter(toolsets__in=toolsets).values_list("name", flat=True)}
-    return sorted(names)
+    risky = Tool.objects.filter(MAY_DESTROY).order_by()
+    found = {*risky.filter(pk__in=tools).values_list("name", "destructive")}
+    found |= {*risky.filter(toolsets__in=toolsets).values_list("name", "destructive")}
+    return sorted((name, destructive is not None) for name, destructive in found)
+
+
+def _find_denials(wish: Wish, plan: grant_changes.Plan) -> tuple[list[Grant], int]:
+    """Return the first denials that keep some of what is given from some of the people, and the number of all.
+
+    They may be for a group or a toolset.
+    """
+    catalogue, subjects, targets = snapshot.latest(), _list_subjects(wish), [(one.kind, one.id) for one in wish.what]
+    people, items = effects.find_people(catalogue, subjects), effects.find_items(catalogue, targets)
+    rules = effects.find_denials(catalogue, people, items, wish.where, time.time())
+    others = sorted({rule.id for rule in rules} - {grant.pk for grant in plan.overriding})
+    rows = Grant.objects.select_related("user", "group", "tool", "toolset", "resource", "prompt").order_by("pk")
+    found = [*plan.overriding[:MAX_LISTED]]
+    found += rows.filter(pk__in=others[: MAX_LISTED - len(found)])
+    return found, len(plan.overriding) + len(others)
+
+
+def _list_subjects(wish: Wish) -> list[tuple[str, int | None]]:
+    return [(one.kind, one.id if one.kind != "everyone" else None) for one in wish.who]
 
 
 def _find_effect(wish: Wish) -> effects.Effect:
     """Return whom the new grants change here and now."""
     catalogue = snapshot.latest()
-    subjects = [(one.kind, one.id if one.kind != "everyone" else None) for one in wish.who]
+    subjects = _list_subjects(wish)
     targets = [(one.kind, one.id) for one in wish.what]
     ends, where = wish.until.timestamp() if wish.until is not None else None, frozenset(wish.where)
     rules = [

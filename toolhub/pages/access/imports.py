@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
+from django.apps import apps
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
@@ -15,10 +17,10 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 
 from catalog import import_batches
-from catalog.import_batches import CALLED, CHANGED, GRANTED, LIMITED, TESTED, ItemState
+from catalog.import_batches import CALLED, CHANGED, GRANTED, LIMITED, MAYBE_CALLED, TESTED, ItemState
 from catalog.models import ImportBatch, ImportedItem, Tool, Toolset
 from catalog.policy import large_changes
 from catalog.policy import messages as policy_messages
@@ -28,8 +30,9 @@ from toolhub.pages.lists import adjacent_pages
 from toolhub.pages.staff import page, staff_page
 
 IMPORTS_PER_PAGE = 25
+ITEMS_PER_PAGE = 50
 MAX_LISTED = 100
-"""Maximum number of items that the page of an import lists."""
+"""Maximum number of items that stay, and of those that are removed, that the preview of an undo lists."""
 MAX_TOOLSETS = 20
 REASONS: dict[str, Promise] = {
     CHANGED: gettext_lazy("changed since the import"),
@@ -37,6 +40,7 @@ REASONS: dict[str, Promise] = {
     LIMITED: gettext_lazy("has a rate limit of its own"),
     TESTED: gettext_lazy("has test cases"),
     CALLED: gettext_lazy("was called"),
+    MAYBE_CALLED: gettext_lazy("may have been called: there are too many calls since to tell"),
 }
 
 
@@ -59,40 +63,50 @@ def imports(request: HttpRequest) -> HttpResponse:
 @require_safe
 def import_batch(request: HttpRequest, pk: int) -> HttpResponse:
     batch = get_object_or_404(ImportBatch, pk=pk)
-    states = import_batches.find_states(batch, _find_kinds(request, "view"))
-    removable = sum(not state.reasons for state in states)
+    reads_calls = request.user.has_perm("audit.view_call")
+    counts = import_batches.count_items(batch, _find_kinds(request, "view"))
+    pages = Paginator(range(sum(counts.values())), ITEMS_PER_PAGE).get_page(request.GET.get("p"))
+    first = (pages.number - 1) * ITEMS_PER_PAGE
+    states = import_batches.find_page(batch, counts, first, ITEMS_PER_PAGE, calls=reads_calls)
+    older, newer = adjacent_pages(pages, lambda number: "?" + urlencode({"p": number}))
     in_toolsets = Toolset.objects.filter(tools__imported__batch=batch).distinct().order_by("name")[:MAX_TOOLSETS]
     context = {
         "batch": batch,
         "source": show(batch.source),
         "by": show(batch.made_by),
-        "count": len(states),
-        "rows": [_describe(state) for state in states[:MAX_LISTED]],
-        "more": max(0, len(states) - MAX_LISTED),
-        "removable": removable,
-        "staying": len(states) - removable,
-        "lists": _find_lists(request, states, pk),
+        "count": pages.paginator.count,
+        "rows": [_describe(state) for state in states],
+        "first": pages.start_index(),
+        "last": pages.end_index(),
+        "older": older,
+        "newer": newer,
+        "lists": _find_lists(request, batch, counts),
         "toolsets": [(toolset.pk, show(toolset.name)) for toolset in in_toolsets],
         "may_give": request.user.has_perms(GIVE_PERMISSIONS),
-        "may_undo": batch.undone_at is None and removable and _may_delete(request, states),
+        "may_undo": batch.undone_at is None
+        and request.user.has_perm("catalog.delete_tool")
+        and _may_delete(request, batch),
     }
     title = _("Import of %(source)s") % {"source": show(batch.source)}
     return page(request, "admin/pages/import_batch.html", title, **context)
 
 
 @staff_page("catalog.view_tool", "catalog.delete_tool")
-@require_POST
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
 def undo_import(request: HttpRequest, pk: int) -> HttpResponse:
-    """Remove what the import made and nobody has used or changed since."""
+    """Show what an undo removes and what stays, which takes a second for thousands of items; a POST removes it."""
     batch = get_object_or_404(ImportBatch, pk=pk)
-    if not _may_delete(request, import_batches.find_states(batch)):
+    if not _may_delete(request, batch):
         raise PermissionDenied
+    if request.method != "POST":
+        return _preview_undo(request, batch)
     try:
         undone = import_batches.undo(batch)
     except import_batches.AlreadyUndone:
         messages.info(request, _("This import was undone before."))
     except large_changes.Stale:
-        messages.error(request, _("The catalogue is being changed at the same time. Try again."))
+        messages.error(request, policy_messages.CHANGED_MEANWHILE)
     else:
         removed, kept = len(undone.removed), len(undone.kept)
         text = ngettext("%(number)s item removed.", "%(number)s items removed.", removed) % {"number": f"{removed:,}"}
@@ -103,12 +117,41 @@ def undo_import(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect("pages:import", pk)
 
 
+def _preview_undo(request: HttpRequest, batch: ImportBatch) -> HttpResponse:
+    if batch.undone_at is not None:
+        messages.info(request, _("This import was undone before."))
+        return redirect("pages:import", batch.pk)
+    reads_calls = request.user.has_perm("audit.view_call")
+    states = import_batches.find_states(batch, _find_kinds(request, "view"), calls=reads_calls)
+    parts = []
+    for title, chosen in (
+        (_("Stays"), [state for state in states if state.reasons]),
+        (_("Is removed"), [state for state in states if not state.reasons]),
+    ):
+        rows = [_describe(state) for state in chosen[:MAX_LISTED]]
+        parts.append({"title": title, "count": len(chosen), "rows": rows, "more": len(chosen) - len(rows)})
+    context = {
+        "batch": batch,
+        "source": show(batch.source),
+        "reads_calls": reads_calls,
+        "staying": parts[0]["count"],
+        "removable": parts[1]["count"],
+        "parts": [part for part in parts if part["count"]],
+    }
+    title = _("Undo import of %(source)s") % {"source": show(batch.source)}
+    return page(request, "admin/pages/import_undo.html", title, **context)
+
+
 def _find_kinds(request: HttpRequest, verb: str) -> list[str]:
     return [kind for kind in ImportedItem.ITEM_FIELDS if request.user.has_perm(f"catalog.{verb}_{kind}")]
 
 
-def _may_delete(request: HttpRequest, states: list[ItemState]) -> bool:
-    return {state.kind for state in states} <= set(_find_kinds(request, "delete"))
+def _may_delete(request: HttpRequest, batch: ImportBatch) -> bool:
+    """Return whether the reader may delete every kind that is left of the import, also those not shown."""
+    if not request.user.has_perm("catalog.delete_tool"):
+        return False
+    others = set(ImportedItem.ITEM_FIELDS) - set(_find_kinds(request, "delete"))
+    return not any(batch.items.filter(**{f"{kind}__isnull": False}).exists() for kind in others)
 
 
 def _describe(state: ItemState) -> tuple[str, str, str, list[str], list[str]]:
@@ -119,20 +162,16 @@ def _describe(state: ItemState) -> tuple[str, str, str, list[str], list[str]]:
     return show(str(item)), address, str(item._meta.verbose_name), marks, [str(REASONS[one]) for one in state.reasons]
 
 
-def _find_lists(request: HttpRequest, states: list[ItemState], pk: int) -> list[dict[str, Any]]:
+def _find_lists(request: HttpRequest, batch: ImportBatch, counts: Mapping[str, int]) -> list[dict[str, Any]]:
     """Return the list of each kind with this import as its filter, and one of its items for the bulk action."""
-    first: dict[str, ItemState] = {}
-    counts: dict[str, int] = {}
-    for state in states:
-        first.setdefault(state.kind, state)
-        counts[state.kind] = counts.get(state.kind, 0) + 1
     return [
         {
-            "address": f"{reverse(f'admin:catalog_{kind}_changelist')}?batch={pk}",
-            "name": state.item._meta.verbose_name_plural,
-            "count": counts[kind],
-            "key": state.item.pk,
+            "address": f"{reverse(f'admin:catalog_{kind}_changelist')}?batch={batch.pk}",
+            "name": meta.verbose_name if number == 1 else meta.verbose_name_plural,
+            "count": number,
+            "key": batch.items.filter(**{f"{kind}__isnull": False}).values_list(kind, flat=True).first(),
             "may_change": request.user.has_perm(f"catalog.change_{kind}"),
         }
-        for kind, state in first.items()
+        for kind, number in counts.items()
+        for meta in (apps.get_model("catalog", kind)._meta,)
     ]

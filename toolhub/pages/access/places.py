@@ -1,17 +1,22 @@
-"""The pages that show access, and the way back to them: a place is text such as tool:7, toolset:3 or group:5."""
+"""The pages that lead to the forms of access, and the way back to them.
+
+A place is text such as tool:7, toolset:3 or group:5, or "overview".
+"""
 
 from __future__ import annotations
 
 from django.http import QueryDict
 from django.urls import reverse
 
+from audit.admin_filters import is_key
+
 PAGES = {"tool": "pages:access-tool", "toolset": "pages:access-toolset", "group": "pages:access-group"}
-MAX_DIGITS = 17
+OVERVIEW = "overview"
 
 
 def parse_key(text: str) -> int | None:
     """Return a primary key, or None for any other text."""
-    return int(text) if text.isdecimal() and text.isascii() and len(text) <= MAX_DIGITS else None
+    return int(text) if is_key(text) else None
 
 
 def parse_pairs(data: QueryDict, name: str, kinds: tuple[str, ...], most: int) -> list[tuple[str, int]]:
@@ -31,4 +36,4 @@ def find_address(place: str) -> str:
     key = parse_key(number)
     if kind in PAGES and key is not None:
         return reverse(PAGES[kind], args=[key])
-    return reverse("admin:catalog_grant_changelist")
+    return reverse("admin:index" if place == OVERVIEW else "admin:catalog_grant_changelist")

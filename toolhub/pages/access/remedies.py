@@ -29,7 +29,7 @@ from toolhub.access import hooks, privileges
 from toolhub.access.models import AccessToken
 
 EXTEND, REMOVE_END, START, APPLY_HERE = "extend", "remove-end", "start", "apply-here"
-JOIN, GIVE, SWITCH_ON = "join", "give", "switch-on"
+JOIN, GIVE, SWITCH_ON, SWITCH_ON_SERVER = "join", "give", "switch-on", "switch-on-server"
 EXTENSION_DAYS = 30
 CHANGES_GRANT = ("catalog.view_grant", "catalog.change_grant")
 PERMISSIONS: Final[dict[str, tuple[str, ...]]] = {
@@ -40,6 +40,7 @@ PERMISSIONS: Final[dict[str, tuple[str, ...]]] = {
     JOIN: ("auth.change_user", "auth.view_group", "catalog.view_grant"),
     GIVE: ("catalog.add_grant",),
     SWITCH_ON: ("catalog.change_%(kind)s",),
+    SWITCH_ON_SERVER: ("catalog.view_upstream", "catalog.change_upstream"),
 }
 """What each change needs, as on the page where the same is done by hand."""
 MODELS: Final[dict[str, Any]] = {"tool": Tool, "resource": Resource, "prompt": Prompt}
@@ -184,7 +185,8 @@ class Advisor:
     _reserved: frozenset[int] = field(default=frozenset(), init=False)
     _above: frozenset[int] = field(default=frozenset(), init=False)
     _managed: dict[tuple[int, int], str] = field(default_factory=dict, init=False)
-    _upstreams: dict[str, int] = field(default_factory=dict, init=False)
+    _upstreams: dict[str, Upstream] = field(default_factory=dict, init=False)
+    """The upstream servers that are named, by name: none for a viewer who may not view them."""
     _requests: dict[tuple[int, str, int], int] = field(default_factory=dict, init=False)
     """The open request of a user for a toolset or tool."""
 
@@ -217,11 +219,12 @@ class Advisor:
                 self._above = frozenset(above.values_list("pk", flat=True))
         names = {one.item.upstream for one in asked if one.item.upstream and _is_about_upstream(one.explanation)}
         if names and self.viewer.has_perm("catalog.view_upstream"):
-            self._upstreams = dict(Upstream.objects.filter(name__in=names).values_list("name", "pk"))
+            rows = Upstream.objects.filter(name__in=names).only("name", "enabled", "transport")
+            self._upstreams = {row.name: row for row in rows}
         hidden_from = {one.user_id for one in asked if one.explanation.obstacles}
         if hidden_from and self.names_requests and self.viewer.has_perm("catalog.view_accessrequest"):
-            rows = AccessRequest.objects.filter(person__in=hidden_from, state=AccessRequest.State.OPEN)
-            for key, user, kind, toolset, tool in rows.values_list("pk", "person", "kind", "toolset", "tool"):
+            requests = AccessRequest.objects.filter(person__in=hidden_from, state=AccessRequest.State.OPEN)
+            for key, user, kind, toolset, tool in requests.values_list("pk", "person", "kind", "toolset", "tool"):
                 self._requests[user, kind, tool if kind == AccessRequest.Kind.TOOL else toolset] = key
 
     @cached_property
@@ -266,10 +269,11 @@ class Advisor:
             offered = self.actionable and usable and self.may(SWITCH_ON, kind)
             remedies = (Remedy(SWITCH_ON, None, _("Switch on")),) if offered else ()
             return Line(messages.translate(rules.DISABLED), remedies=remedies)
-        if rule in {rules.UNPINNED, rules.NOT_AVAILABLE} and (key := self._upstreams.get(item.upstream)):
-            pages.append((reverse("admin:catalog_upstream_change", args=[key]), _("View upstream server")))
+        server = self._upstreams.get(item.upstream)
+        if rule in {rules.UNPINNED, rules.NOT_AVAILABLE} and server is not None:
+            pages.append((reverse("admin:catalog_upstream_change", args=[server.pk]), _("View upstream server")))
         if rule == rules.NOT_AVAILABLE and item.upstream:
-            return Line(_("It is not available from its upstream server."), pages=tuple(pages))
+            return self._unavailable(server, tuple(pages))
         if rule.code in rules.REVIEWED and self.viewer.has_perm(quarantine.PERMISSION):
             pages.append((reverse(f"admin:catalog_{kind}_review", args=[item.target.id]), _("Review")))
         if rule == rules.INACTIVE and self.viewer.has_perm("auth.view_user"):
@@ -277,6 +281,15 @@ class Advisor:
         if rule == rules.OTHER_TOOLSETS and self.token is not None:
             return self._restriction(self.token)
         return Line(messages.translate(rule), pages=tuple(pages))
+
+    def _unavailable(self, server: Upstream | None, pages: tuple[tuple[str, str], ...]) -> Line:
+        if server is None or server.enabled:
+            return Line(_("It is not available from its upstream server."), pages=pages)
+        usable = server.transport != Upstream.Transport.STDIO or validators.may_use("command")
+        offered = self.actionable and usable and self.may(SWITCH_ON_SERVER)
+        remedies = (Remedy(SWITCH_ON_SERVER, None, _("Switch on the upstream server")),) if offered else ()
+        text = _("Its upstream server %(server)s is switched off.") % {"server": server.name}
+        return Line(text, remedies=remedies, pages=pages)
 
     def _restriction(self, token: AccessToken) -> Line:
         text = messages.translate(rules.OTHER_TOOLSETS)

@@ -25,7 +25,8 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
 from audit import local_time
-from catalog.models import Grant
+from audit.admin_filters import is_key
+from catalog.models import Grant, Upstream
 from catalog.policy import messages as policy_messages
 from catalog.policy import snapshot
 from catalog.policy.obstacles import NOT_MEMBER, Explainer
@@ -54,12 +55,12 @@ def remedy(request: HttpRequest) -> HttpResponse:
     kind, item, user = data.get("kind", ""), data.get("item", ""), data.get("user", "")
     if kind in remedies.MODELS and not request.user.has_perm(f"catalog.view_{kind}"):
         raise PermissionDenied
-    if kind in remedies.MODELS and _is_key(item) and _is_key(user):
+    if kind in remedies.MODELS and is_key(item) and is_key(user):
         carry_out(request, int(user), kind, int(item), data.get("remedy", ""))
     else:
         _report_stale(request)
     back = QueryDict(data.get("back", "")[:MAX_ADDRESS_CHARACTERS]).urlencode()
-    if data.get("page") == "access-tool" and _is_key(item):
+    if data.get("page") == "access-tool" and is_key(item):
         return redirect(f"{reverse('pages:access-tool', args=[int(item)])}?{back}")
     return redirect(f"{reverse('pages:view-as')}?{back}")
 
@@ -117,7 +118,7 @@ def _change(request: HttpRequest, user_id: int, kind: str, item_id: int, value: 
     # One at a time for each item, as with bulk changes: the second of two clicks finds what the first did.
     item = model._default_manager.select_for_update().filter(pk=item_id).first()
     wanted = value.partition(":")[2]
-    grant = Grant.objects.select_for_update().filter(pk=int(wanted)).first() if _is_key(wanted) else None
+    grant = Grant.objects.select_for_update().filter(pk=int(wanted)).first() if is_key(wanted) else None
     advice = explain(request, user_id, kind, item_id)
     offered = advice.find(value) if advice is not None else None
     if item is None or advice is None or offered is None:
@@ -126,7 +127,9 @@ def _change(request: HttpRequest, user_id: int, kind: str, item_id: int, value: 
         case remedies.GIVE:
             return _give(request, advice, item)
         case remedies.SWITCH_ON:
-            return _switch_on(kind, item)
+            return _switch_on(item, _history(f"catalog_{kind}", item.pk), _("View history"))
+        case remedies.SWITCH_ON_SERVER:
+            return _switch_on_server(advice.asked.item.upstream)
         case remedies.JOIN:
             return _join(advice)
     return _change_grant(offered, grant)
@@ -143,11 +146,19 @@ def _give(request: HttpRequest, advice: Advice, item: Any) -> Done:
     return Done(text, reverse("admin:catalog_grant_change", args=[grant.pk]), _("View grant"))
 
 
-def _switch_on(kind: str, item: Any) -> Done:
+def _switch_on(item: Any, address: str, words: str) -> Done:
     item.enabled = True
     item.full_clean()
     item.save()
-    return Done(_("%(item)s is switched on.") % {"item": item}, _history(f"catalog_{kind}", item.pk), _("View history"))
+    return Done(_("%(item)s is switched on.") % {"item": item}, address, words)
+
+
+def _switch_on_server(name: str) -> Done | None:
+    # Another item of the same server may have switched it on meanwhile.
+    server = Upstream.objects.select_for_update().filter(name=name, enabled=False).first()
+    if server is None:
+        return None
+    return _switch_on(server, reverse("admin:catalog_upstream_change", args=[server.pk]), _("View upstream server"))
 
 
 def _join(advice: Advice) -> Done:
@@ -191,7 +202,3 @@ def _report_stale(request: HttpRequest) -> None:
     messages.error(
         request, _("This change no longer applies. Nothing was changed. The page shows the current reasons.")
     )
-
-
-def _is_key(text: str) -> bool:
-    return text.isdecimal() and text.isascii() and len(text) < 18

@@ -263,7 +263,7 @@ def find_abandoned_tools(attempts: Sequence[Attempt]) -> list[AbandonedTool]:
     found = []
     for tool, ends in abandoned.items():
         if len(ends) >= MIN_ABANDONED_ERRORS and 2 * len(ends) >= failed[tool]:
-            last = max(ends, key=lambda one: one.id)
+            last = max(ends, key=lambda one: one.hex)
             found.append(AbandonedTool(tool, len(ends), failed[tool], last))
     return sorted(found, key=lambda one: (-one.number, one.tool))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from urllib.parse import urlencode
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext as _
@@ -46,6 +47,7 @@ def health(request: HttpRequest) -> HttpResponse:
         number=len(sample.attempts),
         most=MAX_CALLS,
         whole_bodies=whole.measure(),
+        whole_bodies_limit=settings.MAX_WHOLE_BODIES_BYTES,
     )
 
 

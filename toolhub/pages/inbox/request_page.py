@@ -89,7 +89,7 @@ def decide(request: HttpRequest, pk: int) -> HttpResponse:
     """Approve or decline one request (`decision`), or take the decision back (`undo`)."""
     found = _find(pk)
     if "undo" in request.POST:
-        request_queue.undo(request, str(found.pk))
+        request_queue.undo(request, f"{found.pk} {request.POST['undo'].partition(' ')[2]}")
         return redirect("pages:request", pk=found.pk)
     form = ApprovalForm(request.POST)
     if form.is_valid() and _decide(request, found, form.cleaned_data):
@@ -177,8 +177,10 @@ def _context(request: HttpRequest, found: AccessRequest, form: ApprovalForm) -> 
         "reviewed": effect.digest,
         "warnings": request_queue.describe_warnings(effect) if found.is_open else [],
         "may_approve": may(APPROVE),
-        "may_undo": request_queue.may_undo(request, found) and found.state in ("approved", "declined"),
-        "environment": settings.ENVIRONMENT,
+        "undo": request_queue.undo_value(found)
+        if request_queue.may_undo(request, found) and found.state in ("approved", "declined")
+        else "",
+        "here": settings.ENVIRONMENT,  # `environment` is the badge of the theme
         "max_length": MAX_TEXT_CHARACTERS,
         "groups": None,
         "links": list(_links(request, found)),

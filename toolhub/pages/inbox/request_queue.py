@@ -21,6 +21,7 @@ from django.utils.translation import gettext_lazy, ngettext
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
+from audit.admin_filters import is_key
 from catalog.access_requests import decisions, effects, inbox
 from catalog.access_requests.decisions import Stale
 from catalog.access_requests.effects import Effect, Examiner
@@ -137,7 +138,7 @@ def _present_decision(request: HttpRequest, row: AccessRequest) -> dict[str, Any
         "person": invisible.show(row.person.get_username()),
         "name": invisible.show(row.name),
         "by": invisible.show(row.decided_by),
-        "may_undo": may_undo(request, row),
+        "undo": undo_value(row) if may_undo(request, row) else "",
     }
 
 
@@ -147,9 +148,15 @@ def may_undo(request: HttpRequest, row: AccessRequest) -> bool:
     return bool(request.user.has_perms(permissions))
 
 
+def undo_value(row: AccessRequest) -> str:
+    """Return the value of the button that takes the decision back which its page shows."""
+    return f"{row.pk} {decisions.name_decision(row)}"
+
+
 def undo(request: HttpRequest, value: str) -> None:
-    """Take the decision about one request back, and tell the viewer by a message."""
-    row = next(iter(select([value])), None)
+    """Take the decision that a button stands for back, and tell the viewer by a message."""
+    key, _space, decision = value.partition(" ")
+    row = next(iter(select([key])), None)
     if row is None:
         messages.warning(request, describe_refusal(Stale()))
         return
@@ -157,7 +164,7 @@ def undo(request: HttpRequest, value: str) -> None:
         raise PermissionDenied
     details = {"name": invisible.show(row.name), "person": invisible.show(row.person.get_username())}
     try:
-        decisions.undo(row.pk)
+        decisions.undo(row.pk, decision)
     except (Stale, Refused) as error:
         messages.error(request, describe_refusal(error))
     else:
@@ -210,6 +217,6 @@ def _name(row: AccessRequest) -> str:
 
 def select(values: Iterable[str]) -> list[AccessRequest]:
     """Return the requests of a form, in its order, at most a page of them; without those that no longer exist."""
-    keys = [int(value) for value in values if value.isdecimal() and value.isascii() and len(value) < 18][:PER_PAGE]
+    keys = [int(value) for value in values if is_key(value)][:PER_PAGE]
     found = AccessRequest.objects.select_related("person", "toolset", "tool").in_bulk(keys)
     return [found[key] for key in dict.fromkeys(keys) if key in found]

@@ -112,7 +112,7 @@ def try_part(request: HttpRequest, pk: int, run: UUID, number: int) -> HttpRespo
         raw, kind = content.decode_body(state["result"]["content"][number])
     except (LookupError, TypeError):
         raise Http404 from None
-    return files.part(raw, kind, f"result-{number}")
+    return files.media(raw, kind, f"result-{number}")
 
 
 def _run(request: HttpRequest, tool: Tool, form: Form) -> HttpResponse:
