@@ -24,8 +24,6 @@ ABSENT, KEPT, ALTERED = "absent", "kept", "altered"
 """ABSENT: this call has no whole body. ALTERED: it has one that is gone, or is not what was logged."""
 _MAX_OVERHEAD_BYTES = 1024
 """How much longer than its text a compressed text can be, and a little more."""
-
-
 _MAX_RATIO = 1000
 """How many times shorter a text gets at most by compression, roughly."""
 

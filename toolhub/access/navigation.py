@@ -148,7 +148,7 @@ def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
     user = request.user
     allowed = {address for *_, others in GROUPS for address, _, _, needed in others if user.has_perms(needed)}
     badges = _count_badges(user, sorted(allowed & BADGES.keys()))
-    links = [reverse(address) for *_, others in GROUPS for address, *_ in others]
+    links = {address: reverse(address) for *_, others in GROUPS for address, *_ in others}
     for title, entries, others in GROUPS:
         items = []
         for label, icon in entries:
@@ -159,8 +159,9 @@ def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
                 items.append({"title": capfirst(model._meta.verbose_name_plural), "icon": icon, "link": reverse(name)})
         for address, icon, name, _permissions in others:
             if address in allowed:
-                link = reverse(address)
-                item = {"title": str(name), "icon": icon, "link": link, "active": _is_open(request.path, link, links)}
+                link = links[address]
+                active = _is_open(request.path, link, links.values())
+                item = {"title": str(name), "icon": icon, "link": link, "active": active}
                 items.append(item | {"badge": badges.get(address, 0), "badge_variant": "warning"})
         if items:
             groups.append({"title": title, "separator": bool(groups), "items": items})

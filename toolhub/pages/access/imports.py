@@ -83,9 +83,7 @@ def import_batch(request: HttpRequest, pk: int) -> HttpResponse:
         "lists": _find_lists(request, batch, counts),
         "toolsets": [(toolset.pk, show(toolset.name)) for toolset in in_toolsets],
         "may_give": request.user.has_perms(GIVE_PERMISSIONS),
-        "may_undo": batch.undone_at is None
-        and request.user.has_perm("catalog.delete_tool")
-        and _may_delete(request, batch),
+        "may_undo": batch.undone_at is None and _may_delete(request, batch),
     }
     title = _("Import of %(source)s") % {"source": show(batch.source)}
     return page(request, "admin/pages/import_batch.html", title, **context)

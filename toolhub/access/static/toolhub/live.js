@@ -1,8 +1,9 @@
 // What happens while a page is open, over one WebSocket: window.toolhub.watch(topic, params, callback).
 //
 // Topics: "calls", "call" with {id}, "connect", and for auditors "all_calls". The callback gets each message; for "call"
-// the last one has an outcome (or an error). It returns a function that stops watching. Lost connections come back by themselves, and then watch
-// again what was watched: so a callback may hear the same twice. Pages must work without any of this.
+// the last one has an outcome (or an error). It returns a function that stops watching. Lost connections come back by
+// themselves, and then watch again what was watched: so a callback may hear the same twice. Pages must work without any
+// of this.
 "use strict";
 
 (() => {
