@@ -28,6 +28,8 @@ logger = logging.getLogger("audit")
 
 MAX_BATCH_ENTRIES = 1_000
 HEARTBEAT_SECONDS = 5.0
+FIRST_HEARTBEAT_SECONDS = 0.2
+"""The first chores, such as closing the calls of a dead process, run right after the first calls."""
 MAX_FORMER_CHAINS = 100
 
 
@@ -159,8 +161,7 @@ class Writer:
         self._in_doubt = None
         self._registered.add(links.writer)
         self.open_writers.add(links.writer)
-        # The first chores, such as closing the calls of a dead process, run right after the first calls.
-        self._next_heartbeat = time.monotonic() + 0.2
+        self._next_heartbeat = time.monotonic() + FIRST_HEARTBEAT_SECONDS
         self.available_since = time.monotonic()
 
     def _resume(self, store: Store) -> None:

@@ -17,6 +17,8 @@ from tests.audit.attempts import call
 from tests.audit.stores import AuditStore
 from tests.polling import wait_until
 
+pytestmark = pytest.mark.usefixtures("late_heartbeat")
+
 
 def test_a_line_that_was_changed_is_not_signed(sqlite_store: AuditStore, settings: Any) -> None:
     settings.CHECKPOINT_FILE = str(sqlite_store.folder / "heads.jsonl")

@@ -26,6 +26,8 @@ from tests.audit.attempts import call, ending, intent
 from tests.audit.forger import Forger
 from tests.audit.stores import AuditStore
 
+pytestmark = pytest.mark.usefixtures("late_heartbeat")
+
 T = TypeVar("T")
 Forgery = Callable[[Forger], object]
 FORGERIES: dict[str, Forgery] = {}

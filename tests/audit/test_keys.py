@@ -21,6 +21,8 @@ from audit.writing.stores.shared import SharedStore
 from tests.audit.attempts import call
 from tests.audit.stores import AuditStore
 
+pytestmark = pytest.mark.usefixtures("late_heartbeat")
+
 OLD, NEW, NEWEST = ("an earlier key " * 4, "the next key of it " * 4, "the newest key of all " * 4)
 
 
