@@ -41,7 +41,7 @@ def test_the_search_opens_leads_and_closes_by_keyboard(hub: Hub, window: Windows
     page.wait_for_selector("#th-search[open]")
     field = page.locator("#th-search input")
     page.keyboard.type("cal")
-    page.wait_for_selector("#th-search [role=option] >> text=calculate_sum")
+    page.wait_for_selector("#th-search [aria-busy=false] [role=option] >> text=calculate_sum")
     assert field.get_attribute("aria-expanded") == "true"
     first = selected(page)
     page.keyboard.press("ArrowDown")
@@ -56,6 +56,23 @@ def test_the_search_opens_leads_and_closes_by_keyboard(hub: Hub, window: Windows
     page.locator("a[data-search] >> visible=true").first.press("Enter")
     field.fill("calculate_sum")
     page.keyboard.press("Enter")
+    page.wait_for_url("**/admin/catalog/tool/*/change/")
+
+
+def test_enter_waits_for_the_results_of_what_was_typed(hub: Hub, window: Windows) -> None:
+    root = window(viewport={"width": 1280, "height": 844})
+    root.sign_in("root", "/admin/login/?next=/admin/catalog/tool/")
+    page = root.page
+    page.keyboard.press("Control+k")
+    page.keyboard.type("alice")
+    page.wait_for_selector("#th-search [aria-busy=false] [role=option] >> text=alice")
+    held: list[Any] = []
+    page.route("**/search/*q=calculate_sum", lambda route: held.append(route))
+    with page.expect_request("**/search/*q=calculate_sum"):
+        page.fill("#th-search input", "calculate_sum")
+    page.keyboard.press("Enter")
+    assert page.get_attribute("#th-search [role=listbox]", "aria-busy") == "true"
+    held[0].continue_()
     page.wait_for_url("**/admin/catalog/tool/*/change/")
 
 

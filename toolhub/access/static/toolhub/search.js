@@ -11,6 +11,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const said = dialog.querySelector("[role=status]");
   let waiting = 0;
   let asked = "";
+  let answered = Promise.resolve();
   let current = -1;
 
   const point = (number) => {
@@ -56,6 +57,7 @@ document.addEventListener("DOMContentLoaded", () => {
     current = -1;
     point(results.length ? 0 : -1);
     said.textContent = text;
+    list.setAttribute("aria-busy", "false");
   };
 
   const count = (number) => {
@@ -63,11 +65,7 @@ document.addEventListener("DOMContentLoaded", () => {
     return number === 0 ? none : number === 1 ? one : many.replace("%s", String(number));
   };
 
-  const ask = async () => {
-    clearTimeout(waiting);
-    const query = field.value.trim();
-    if (query === asked) return;
-    asked = query;
+  const load = async (query) => {
     if (!query) return show([], "");
     const address = new URL(form.action);
     address.searchParams.set("q", query);
@@ -83,6 +81,18 @@ document.addEventListener("DOMContentLoaded", () => {
       asked = "";
       show([], dialog.dataset.failed);
     }
+  };
+
+  // Resolves once the results of what is in the field are shown, whoever asked for them.
+  const ask = async () => {
+    clearTimeout(waiting);
+    const query = field.value.trim();
+    if (query !== asked) {
+      asked = query;
+      answered = load(query);
+    }
+    await answered;
+    if (asked === field.value.trim()) list.setAttribute("aria-busy", "false");
   };
 
   const open = () => {
@@ -107,7 +117,11 @@ document.addEventListener("DOMContentLoaded", () => {
   dialog.addEventListener("click", (event) => {
     if (event.target === dialog || event.target.closest("[data-close]")) dialog.close();
   });
-  field.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(ask, 120); });
+  field.addEventListener("input", () => {
+    list.setAttribute("aria-busy", "true");
+    clearTimeout(waiting);
+    waiting = setTimeout(ask, 120);
+  });
   field.addEventListener("keydown", (event) => {
     if (event.key === "ArrowDown" || event.key === "ArrowUp") {
       event.preventDefault();
