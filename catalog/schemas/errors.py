@@ -34,6 +34,10 @@ NOTHING, OTHER = "nothing", "other"
 TOO_LARGE, TOO_COMPLEX, UNUSABLE, BUSY = "too_large", "too_complex", "unusable_schema", "busy"
 HIDDEN_LIMIT = "secret_limit"
 MESSAGE = "message"
+PREFIX_TEXT = "prefix"
+NOT_ENUM, NOT_PATTERN, NOT_PREFIX, NOT_RANGE, NOT_LENGTH = (
+    "not_enum", "not_pattern", "not_prefix", "not_range", "not_length",
+)  # fmt: skip
 PROMPT_OBJECT, PROMPT_UNKNOWN, PROMPT_TEXT, PROMPT_CHOICE, PROMPT_MISSING = (
     "prompt_object", "prompt_unknown", "prompt_text", "prompt_choice", "prompt_missing",
 )  # fmt: skip
@@ -57,6 +61,12 @@ _EXPECTED: Final = {
     NOTHING: gettext_noop("nothing here"),
     "anyOf": gettext_noop("something that fits any of the schema's alternatives"),
     "oneOf": gettext_noop("something that fits one of the schema's alternatives"),
+    PREFIX_TEXT: gettext_noop("text that begins with %(prefix)s"),
+    NOT_ENUM: gettext_noop("anything but %(values)s"),
+    NOT_PATTERN: gettext_noop("text that does not match %(pattern)s"),
+    NOT_PREFIX: gettext_noop("text that does not begin with %(prefix)s"),
+    NOT_RANGE: gettext_noop("anything but a number from %(low)s to %(high)s"),
+    NOT_LENGTH: gettext_noop("fewer than %(low)s or more than %(high)s characters or items"),
     OTHER: gettext_noop('something that satisfies "%(keyword)s" of the schema'),
 }
 """The expected kind of value, by code."""
@@ -213,6 +223,20 @@ def expected_of(keyword: str, value: Any) -> Expected:
     if keyword in _EXPECTED:
         return keyword, {"bound": str(value)}
     return OTHER, {"keyword": cut(keyword, 50)}
+
+
+def expected_prefix(text: str) -> Expected:
+    """Return the expectation that a text begins with this one."""
+    return PREFIX_TEXT, {"prefix": cut(json.dumps(text, ensure_ascii=False), 150)}
+
+
+def unwanted(code: str, operand: Any) -> Expected:
+    """Return the opposite of an expectation: of "enum", "pattern", "prefix", or the bounds of "range" or "length"."""
+    if code in ("range", "length"):
+        low = operand.get("minimum", operand.get("exclusiveMinimum"))
+        high = operand.get("maximum", operand.get("exclusiveMaximum"))
+        return f"not_{code}", {"low": str(low), "high": str(high)}
+    return f"not_{code}", (expected_prefix(operand) if code == PREFIX_TEXT else expected_of(code, operand))[1]
 
 
 def kind(value: Any) -> str:

@@ -126,21 +126,21 @@ def _additional_properties(validator: Any, value: Any, instance: Any, schema: di
         yield Violation("unknown properties")
 
 
-def _hashable(value: Any) -> Any:
+def hashable(value: Any) -> Any:
     """Return a key that is equal exactly when JSON values are equal: 1 is 1.0, true is not 1."""
     if isinstance(value, bool):
         return ("boolean", value)
     if isinstance(value, list):
-        return ("array", tuple(_hashable(item) for item in value))
+        return ("array", tuple(hashable(item) for item in value))
     if isinstance(value, dict):
-        return ("object", frozenset((name, _hashable(item)) for name, item in value.items()))
+        return ("object", frozenset((name, hashable(item)) for name, item in value.items()))
     return value
 
 
 def _counted_hashable(value: Any) -> Any:
     """Return the hashable value and count time alone: there are no more of them than values, or than the schema has."""
     _spend(0)
-    return _hashable(value)
+    return hashable(value)
 
 
 def _unique_items(validator: Any, value: Any, instance: Any, schema: dict[str, Any]) -> Iterator[Violation]:
@@ -153,12 +153,12 @@ def _enum(validator: Any, values: Any, instance: Any, schema: dict[str, Any]) ->
     known = _local.work.listed.get(id(values))
     if known is None or known[0] is not values:
         known = _local.work.listed[id(values)] = (values, set(map(_counted_hashable, values)))
-    if _hashable(instance) not in known[1]:
+    if hashable(instance) not in known[1]:
         yield Violation("is not one of those listed")
 
 
 def _const(validator: Any, value: Any, instance: Any, schema: dict[str, Any]) -> Iterator[Violation]:
-    if _hashable(value) != _hashable(instance):
+    if hashable(value) != hashable(instance):
         yield Violation("is another value")
 
 
@@ -302,6 +302,28 @@ def _choose_alternative(error: Any) -> list[Any]:
 def _is_other_kind(error: Any) -> bool:
     depth = len(error.relative_path)
     return (error.validator == "type" and depth == 0) or (error.validator in ("const", "enum") and depth <= 1)
+
+
+def compile_fits(schema: dict[str, Any]) -> Callable[[dict[str, Any], Any], bool]:
+    """Return the function that tells whether a value satisfies a part of this schema, whose references it follows.
+
+    It may be any part that refers to the schema, also one that is not in it. A check that takes too long says no.
+    """
+    checker = _CLASSES[dialect(schema)](schema, registry=Registry())
+    weight = max_subschemas_per_value(schema)
+
+    def fits(part: dict[str, Any], value: Any) -> bool:
+        steps = MAX_STEPS + STEPS_PER_VALUE * _count(value)
+        _local.work = _Work(steps, 1.0, time.thread_time(), time.perf_counter() + 0.5, {}, weight)
+        patterns.set_regex_budget(1.0)
+        try:
+            return next(checker.evolve(schema=part).iter_errors(value), None) is None
+        except (BudgetError, RecursionError):
+            return False
+        finally:
+            patterns.set_regex_budget(math.inf)
+
+    return fits
 
 
 def find_wrong_defaults(schema: dict[str, Any], seconds: float = 1.0) -> list[str]:

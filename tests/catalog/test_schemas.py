@@ -193,7 +193,7 @@ def test_every_code_has_a_sentence_in_both_languages() -> None:
     params = {
         "values": '"a"', "pattern": "^a$", "bound": "3", "keyword": "if", "types": ["string", "null"], "limit": 5,
         "got": "string", "value": '"aa"', "characters": 80, "message": "Own words.",
-        "most": 50,
+        "most": 50, "prefix": '"a"', "low": "1", "high": "2",
     }  # fmt: skip
     for code in errors.CODES:
         assert errors.english(errors.SchemaProblem(("a", 0), code, params))

@@ -44,8 +44,9 @@ _KINDS = {
     errors.ENUM: CHOICE,
     errors.CONST: CHOICE,
     errors.PROMPT_CHOICE: CHOICE,
-    errors.PATTERN: PATTERN,
-    **dict.fromkeys(errors.BOUNDS, BOUND),
+    errors.NOT_ENUM: CHOICE,
+    **dict.fromkeys((errors.PATTERN, errors.PREFIX_TEXT, errors.NOT_PATTERN, errors.NOT_PREFIX), PATTERN),
+    **dict.fromkeys((*errors.BOUNDS, errors.NOT_RANGE, errors.NOT_LENGTH), BOUND),
     **dict.fromkeys((errors.TOO_LARGE, errors.TOO_COMPLEX, errors.UNUSABLE, errors.BUSY, errors.PROMPT_OBJECT), OTHER),
 }
 """The kind that a problem code is counted as; every other code is about the type."""

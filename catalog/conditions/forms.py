@@ -1,0 +1,273 @@
+"""One person's form of a definition: the narrowed schema that the list shows, and the judgement of a call.
+
+Pure. Both come from one permission, so that they agree: what the shown schema accepts is allowed, and what is allowed
+it accepts. Where arguments depend on each other, or a list of values is too long to show, the shown schema is wider
+(`is_exact` is False) and the call decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from catalog.conditions.constraints import NOTHING, Constraint, fixed_of
+from catalog.conditions.definitions import FIXED, ITEMS, Condition, ConditionError, Fixed, Steps
+from catalog.conditions.fixed_values import FixedValues, remaining_required
+from catalog.conditions.narrowing import Demand, Narrowing, Original
+from catalog.schemas import defaults, errors
+from catalog.schemas.errors import SchemaProblem
+
+BaseCheck: TypeAlias = Callable[[dict[str, Any]], SchemaProblem | None]
+UNFIT = 1_000
+"""Rank of arguments that do not even satisfy the definition's own schema."""
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """What one grant allows; comparable and hashable."""
+
+    grant_id: int
+    constraints: tuple[Constraint, ...] = ()
+    fixed: tuple[Fixed, ...] = ()
+
+    @classmethod
+    def of(cls, grant_id: int, conditions: Sequence[Condition], lists: Mapping[str, Sequence[str]]) -> Alternative:
+        """Return what a grant with these conditions allows to a person with these value lists."""
+        constraints = tuple(Constraint.of(one, lists) for one in conditions if one.operator != FIXED)
+        return cls(grant_id, constraints, fixed_of(conditions))
+
+    @property
+    def is_free(self) -> bool:
+        """Return whether it allows every call."""
+        return not (self.constraints or self.fixed)
+
+
+@dataclass(frozen=True)
+class Denial:
+    """What one grant denies: a call in which none of these constraints, which are negated, holds."""
+
+    grant_id: int
+    constraints: tuple[Constraint, ...]
+
+    @classmethod
+    def of(cls, grant_id: int, conditions: Sequence[Condition], lists: Mapping[str, Sequence[str]]) -> Denial:
+        """Return what a grant with these conditions denies to a person with these value lists."""
+        return cls(grant_id, tuple(Constraint.of(one, lists, is_negated=True) for one in conditions))
+
+
+@dataclass(frozen=True)
+class Permission:
+    """What a person may do with one item: any of the alternatives, and none of the denials."""
+
+    alternatives: tuple[Alternative, ...]
+    denials: tuple[Denial, ...] = ()
+
+    @classmethod
+    def build(cls, alternatives: Iterable[Alternative], denials: Iterable[Denial]) -> Permission:
+        """Return the permission with its alternatives in order: those without fixed values, then the oldest grant."""
+        ordered = sorted(alternatives, key=lambda one: (not one.is_free, bool(one.fixed), one.grant_id))
+        if ordered and ordered[0].is_free:
+            ordered = ordered[:1]
+        return cls(tuple(ordered), tuple(sorted(denials, key=lambda one: one.grant_id)))
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """Arguments that may be used, with fixed values filled in, and the grant that allows them."""
+
+    arguments: dict[str, Any]
+    grant_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The problem of arguments, and the grant that denies them; None where no grant allows them."""
+
+    problem: SchemaProblem
+    grant_id: int | None = None
+
+
+class Way:
+    """One alternative, compiled for one schema."""
+
+    def __init__(self, alternative: Alternative, original: Original, fill: defaults.Fill | None) -> None:
+        self.alternative = alternative
+        self.fixed = FixedValues(alternative.fixed, original, fills_defaults=fill is not None)
+        self.narrowing = self.fixed.narrowing
+        """The schema that is left, narrowed by each of the constraints in turn."""
+        self._fill = fill
+
+    def complete(self, filled: dict[str, Any]) -> dict[str, Any]:
+        """Return arguments that have their fixed values with the defaults filled in as well."""
+        return filled if self._fill is None else self._fill(filled)
+
+    def fill_all(self, sent: dict[str, Any]) -> dict[str, Any]:
+        """Return arguments with fixed values and defaults filled in."""
+        return self.complete(self.fixed.fill(sent))
+
+
+class Form:
+    """One person's form of a definition."""
+
+    def __init__(self, permission: Permission, schema: dict[str, Any], *, fills_defaults: bool = True) -> None:
+        self.permission = permission
+        self.ways: list[Way] = []
+        self.misfits: dict[int, ConditionError] = {}
+        """Grants whose conditions do not fit this schema, with the reason: they allow nothing."""
+        self.is_exact = True
+        self.original = Original(schema)
+        self.fill = (defaults.compile_fill(schema) or dict) if fills_defaults else None
+        """Fills in defaults; None for a definition whose defaults are not filled in."""
+        for alternative in permission.alternatives:
+            try:
+                self._check_places(alternative)
+                way = Way(alternative, self.original, self.fill)
+            except ConditionError as error:
+                self.misfits[alternative.grant_id] = error
+                continue
+            if self._is_possible(way):
+                self.ways.append(way)
+            else:
+                self.misfits[alternative.grant_id] = ConditionError("impossible")
+        self.schema = self._shown() if self.ways else None
+        """The schema that the list shows; None when nothing is allowed."""
+
+    # --- the call ---------------------------------------------------------------------------------------------------
+
+    def judge(self, sent: dict[str, Any], find_base_problem: BaseCheck) -> Accepted | Refused:
+        """Return the arguments to use, or the problem of those that were sent.
+
+        `find_base_problem` checks arguments against the definition's own schema. Of several alternatives, the first
+        that accepts decides, and the nearest one names the problem. Raises BudgetError beyond the budget of patterns.
+        """
+        best: tuple[int, Refused] | None = None
+        for way in self.ways:
+            rank, found = self.judge_way(way, sent, find_base_problem)
+            if isinstance(found, Accepted):
+                return found
+            if best is None or rank < best[0]:
+                best = rank, found
+        assert best is not None, "a form without ways is never shown"  # noqa: S101
+        return best[1]
+
+    def judge_way(self, way: Way, sent: dict[str, Any], find_base_problem: BaseCheck) -> tuple[int, Accepted | Refused]:
+        """Return the judgement of one alternative, and how far the arguments are from it: 0 when it accepts them."""
+        problem = way.fixed.find_problem(sent)
+        if problem is not None:
+            return UNFIT, Refused(problem)
+        filled = way.fixed.fill(sent)
+        problem = find_base_problem(filled)
+        if problem is not None:
+            return UNFIT, Refused(problem)
+        complete = way.complete(filled)
+        found: list[tuple[SchemaProblem, int | None]] = []
+        for constraint in way.alternative.constraints:
+            problem = constraint.find_violation(complete, sent)
+            if problem is not None:
+                found.append((problem, None))
+        for denial in self.permission.denials:
+            problems = [one.find_violation(complete, sent) for one in denial.constraints]
+            if (problem := problems[0]) is not None and None not in problems:
+                found.append((problem, denial.grant_id))
+        if not found:
+            return 0, Accepted(filled, way.alternative.grant_id)
+        others = tuple(problem for problem, _ in found[1 : errors.MAX_PROBLEMS])
+        first, grant_id = found[0]
+        return len(found), Refused(replace(first, others=others), grant_id)
+
+    # --- the list ---------------------------------------------------------------------------------------------------
+
+    def _check_places(self, alternative: Alternative) -> None:
+        """Raise ConditionError for a constraint on an argument that the definition does not have."""
+        for one in alternative.constraints:
+            if not one.may_be_absent and not self.original.has_place(one.steps):
+                raise ConditionError("no_argument", path=one.steps)
+        for denial in self.permission.denials:
+            if all(not one.may_be_absent and not self.original.has_place(one.steps) for one in denial.constraints):
+                raise ConditionError("denied", path=denial.constraints[0].steps, grant=denial.grant_id)
+
+    def _singles(self) -> list[Constraint]:
+        return [denial.constraints[0] for denial in self.permission.denials if len(denial.constraints) == 1]
+
+    def _is_possible(self, way: Way) -> bool:
+        """Return whether some arguments satisfy the alternative, as far as the schema tells."""
+        return all(self._narrow(way.narrowing, way, one) for one in (*way.alternative.constraints, *self._singles()))
+
+    def _narrow(self, narrowing: Narrowing, way: Way, constraint: Constraint) -> bool:
+        if not self.original.has_place(constraint.steps):
+            narrowing.is_exact = False  # nothing is shown of an argument that the definition does not have
+            return True
+        covering = way.fixed.covering(constraint.steps)
+        if covering is None:
+            return narrowing.apply(Demand([(constraint,)], constraint.required_levels(way.fill_all)))
+        rest = len(covering.steps)
+        if constraint.find_from(rest, covering.value, NOTHING, ()) is None:
+            return True
+        if ITEMS in covering.steps:
+            narrowing.is_exact = False
+            return True
+        return False
+
+    def _shown(self) -> dict[str, Any]:
+        if len(self.ways) == 1:
+            narrowing = self.ways[0].narrowing
+        else:
+            narrowing = self._union()
+        if any(len(denial.constraints) > 1 for denial in self.permission.denials):
+            narrowing.is_exact = False
+        self.is_exact = narrowing.is_exact
+        return narrowing.schema
+
+    def _union(self) -> Narrowing:
+        """Return the schema of all alternatives together: at each place, what any of them accepts there."""
+        first, others = self.ways[0], self.ways[1:]
+        common = [one for one in first.alternative.fixed if all(_fixes(way, one.steps) for way in others)]
+        same = all(way.alternative.fixed == first.alternative.fixed for way in others)
+        if same:
+            narrowing = first.fixed.narrowing
+        else:
+            narrowing = FixedValues(common, self.original, fills_defaults=False).narrowing
+            partial = [one for way in self.ways for one in way.alternative.fixed]
+            narrowing.schema = remaining_required(narrowing.schema, partial)
+            narrowing.is_exact = False
+        by_place = [_by_place(way.alternative.constraints) for way in self.ways]
+        places = [steps for steps in by_place[0] if all(steps in found for found in by_place[1:])]
+        for steps in places:
+            if not self.original.has_place(steps) or any(way.fixed.covering(steps) for way in self.ways):
+                narrowing.is_exact = False
+                continue
+            required = [
+                _levels(any, [constraint.required_levels(way.fill_all) for constraint in found[steps]])
+                for way, found in zip(self.ways, by_place, strict=True)
+            ]
+            if not narrowing.apply(Demand([tuple(found[steps]) for found in by_place], _levels(all, required))):
+                narrowing.is_exact = False
+        if any(
+            len(found) != 1 or found.keys() != by_place[0].keys() or ITEMS in next(iter(found)) for found in by_place
+        ):
+            narrowing.is_exact = False
+        for constraint in self._singles():
+            steps = constraint.steps
+            if not self.original.has_place(steps) or any(way.fixed.covering(steps) for way in self.ways):
+                narrowing.is_exact = False
+                continue
+            levels = _levels(all, [constraint.required_levels(way.fill_all) for way in self.ways])
+            if not narrowing.apply(Demand([(constraint,)], levels)):
+                narrowing.is_exact = False
+        return narrowing
+
+
+def _fixes(way: Way, steps: Steps) -> bool:
+    return any(one.steps == steps for one in way.alternative.fixed)
+
+
+def _by_place(constraints: Iterable[Constraint]) -> dict[Steps, list[Constraint]]:
+    found: dict[Steps, list[Constraint]] = {}
+    for one in constraints:
+        found.setdefault(one.steps, []).append(one)
+    return found
+
+
+def _levels(combine: Callable[[Iterable[bool]], bool], levels: Sequence[tuple[bool, ...]]) -> tuple[bool, ...]:
+    return tuple(combine(column) for column in zip(*levels, strict=True))

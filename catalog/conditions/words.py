@@ -1,0 +1,130 @@
+"""Conditions in words: what one expects, for pages and for clients, and what is wrong with a stored one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from django.utils.translation import gettext, gettext_noop
+
+from catalog.conditions.definitions import ITEMS, Condition, ConditionError, Steps, path_text
+from catalog.schemas import errors
+
+Translate = Callable[[str], str]
+
+_BOUNDS: Final = {
+    "minimum": gettext_noop("at least %(bound)s"),
+    "maximum": gettext_noop("at most %(bound)s"),
+    "exclusiveMinimum": gettext_noop("more than %(bound)s"),
+    "exclusiveMaximum": gettext_noop("less than %(bound)s"),
+}
+_SENTENCES: Final = {
+    "equals": gettext_noop("%(argument)s is %(value)s"),
+    "one_of": gettext_noop("%(argument)s is one of %(values)s"),
+    "not_one_of": gettext_noop("%(argument)s is none of %(values)s"),
+    "pattern": gettext_noop("%(argument)s matches the pattern %(text)s"),
+    "prefix": gettext_noop("%(argument)s begins with %(value)s"),
+    "range": gettext_noop("%(argument)s is %(bounds)s"),
+    "length": gettext_noop("%(argument)s has %(bounds)s characters or items"),
+    "belongs_to": gettext_noop("%(argument)s is in the list “%(text)s”"),
+    "fixed": gettext_noop("%(argument)s is always %(value)s"),
+}
+_MISTAKES: Final = {
+    "not_list": gettext_noop("Conditions are a list of objects, such as %(example)s."),
+    "too_many": gettext_noop("A grant can have at most %(most)s conditions."),
+    "not_condition": gettext_noop('A condition is an object with the texts "path" and "op", such as %(example)s.'),
+    "path": gettext_noop(
+        'The path %(path)s is not the place of an argument. Write it like "/region" or "/lines/*/amount", at most '
+        "%(most)s steps."
+    ),
+    "operator": gettext_noop('There is no operator "%(name)s". The operators are %(known)s.'),
+    "member": gettext_noop('A condition with the operator "%(op)s" has no "%(name)s". Remove it.'),
+    "optional": gettext_noop('"optional" must be true or false.'),
+    "fixed_optional": gettext_noop("A fixed value cannot be left out. Remove “optional”."),
+    "fixed_items": gettext_noop("A fixed value belongs to an argument with a name. Name one of the items' members."),
+    "long_value": gettext_noop("A value can have at most %(most)s characters."),
+    "no_operand": gettext_noop('"%(name)s" is missing.'),
+    "values": gettext_noop('"values" must be a list of 1 to %(most)s values.'),
+    "text": gettext_noop('"%(name)s" must be a text of 1 to %(most)s characters.'),
+    "scalar": gettext_noop("A value must be a text, a number, true, false or null."),
+    "large_number": gettext_noop("A number can be at most %(most)s."),
+    "pattern": gettext_noop("The pattern cannot be used: %(why)s."),
+    "costly_pattern": gettext_noop(
+        "The pattern %(pattern)s nests unlimited repetitions, which can block a client for hours. Repeat once."
+    ),
+    "bound": gettext_noop("A bound must be a number of at most %(most)s; of a length, a whole one."),
+    "bounds": gettext_noop("Give one lower bound, one upper bound, or one of each."),
+    "length": gettext_noop("A length starts at 0, and needs a bound that excludes something."),
+    "empty_range": gettext_noop("No number is between these bounds. Exchange them."),
+    "overlap": gettext_noop("%(path)s has a fixed value, so that %(other)s cannot have another condition. Remove one."),
+    "twice": gettext_noop("The condition on %(path)s is there twice. Remove one."),
+    "no_argument": gettext_noop("The tool has no argument %(path)s."),
+    "denied": gettext_noop(
+        "Grant %(grant)s denies it also when %(path)s is left out, and the tool has no such argument."
+    ),
+    "impossible": gettext_noop("No arguments of the tool satisfy the conditions."),
+    "no_place": gettext_noop("The tool has no argument %(path)s: there is nothing at %(at)s that could be filled in."),
+    "not_plain": gettext_noop(
+        'The argument %(path)s cannot have a fixed value: its object uses "%(keyword)s". Only arguments that the '
+        "schema names one by one can."
+    ),
+    "wrong_fixed": gettext_noop("%(value)s is no value that the tool accepts for %(path)s."),
+}
+EXAMPLE: Final = '{"path": "/region", "op": "equals", "value": "emea"}'
+
+
+def mistake(error: ConditionError) -> str:
+    """Return what is wrong and what to do, in the language of the page."""
+    params = {name: _readable(value) for name, value in error.params.items()}
+    sentence = gettext(_MISTAKES[error.code]) % {"example": EXAMPLE, **params}
+    if not error.number:
+        return sentence
+    return gettext("Condition %(number)s: %(sentence)s") % {"number": error.number, "sentence": sentence}
+
+
+def english(condition: Condition) -> str:
+    """Return what the condition expects, as clients read it and the log keeps it."""
+    return _describe(condition, str)
+
+
+def translate(condition: Condition) -> str:
+    """Return what the condition expects, in the language of the page."""
+    return _describe(condition, gettext)
+
+
+def argument_name(steps: Steps) -> str:
+    """Return the place of an argument as people read it: `lines[].amount`."""
+    return errors.path_text([0 if step is ITEMS else step for step in steps], any_item=True)
+
+
+def join(parts: Sequence[str], say: Translate = gettext) -> str:
+    """Return several conditions as one text."""
+    text = parts[0] if parts else ""
+    for part in parts[1:]:
+        text = say(gettext_noop("%(first)s and %(second)s")) % {"first": text, "second": part}
+    return text
+
+
+def _describe(condition: Condition, say: Translate) -> str:
+    value = condition.value
+    params: dict[str, Any] = {"argument": argument_name(condition.steps)}
+    match condition.operator:
+        case "equals" | "fixed" | "prefix":
+            params["value"] = errors.cut(json.dumps(value, ensure_ascii=False), errors.MAX_LISTING_CHARACTERS)
+        case "one_of" | "not_one_of":
+            params["values"] = errors.format_listing(value)
+        case "range" | "length":
+            params["bounds"] = _bounds(value, say)
+        case _:
+            params["text"] = value
+    text = say(_SENTENCES[condition.operator]) % params
+    return say(gettext_noop("%(condition)s, or is left out")) % {"condition": text} if condition.is_optional else text
+
+
+def _bounds(bounds: Mapping[str, Any], say: Translate) -> str:
+    return join([say(_BOUNDS[name]) % {"bound": str(bound)} for name, bound in bounds.items()], say)
+
+
+def _readable(value: object) -> object:
+    return path_text(value) if isinstance(value, tuple) else value

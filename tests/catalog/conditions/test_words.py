@@ -1,0 +1,61 @@
+"""Conditions in words."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.utils.translation import override
+
+import catalog.conditions
+from catalog.conditions import words
+from catalog.conditions.definitions import ConditionError, parse
+
+
+@pytest.mark.parametrize(
+    ("data", "english", "chinese"),
+    [
+        ({"path": "/region", "op": "equals", "value": "emea"}, 'region is "emea"', "region 为 \"emea\""),
+        ({"path": "/region", "op": "one_of", "values": ["emea", 1], "optional": True},
+         'region is one of "emea", 1, or is left out', 'region 为 "emea", 1 之一，或者不填'),
+        ({"path": "/region", "op": "not_one_of", "values": [None]},
+         "region is none of null", "region 不是 null 中的任何一个"),
+        ({"path": "/a", "op": "pattern", "pattern": "^x"}, "a matches the pattern ^x", "a 符合模式 ^x"),
+        ({"path": "/a", "op": "prefix", "prefix": "web-"}, 'a begins with "web-"', 'a 以 "web-" 开头'),
+        ({"path": "/lines/*/amount", "op": "range", "exclusiveMinimum": 0, "maximum": 9.5},
+         "lines[].amount is more than 0 and at most 9.5", "lines[].amount 大于 0 且至多 9.5"),
+        ({"path": "/a", "op": "length", "maximum": 3},
+         "a has at most 3 characters or items", "a 有至多 3 个字符或列表项"),
+        ({"path": "/a", "op": "belongs_to", "list": "ours"}, "a is in the list “ours”", "a 在列表“ours”中"),
+        ({"path": "/o/dry", "op": "fixed", "value": True}, "o.dry is always true", "o.dry 始终为 true"),
+    ],
+)  # fmt: skip
+def test_a_condition_is_a_sentence_in_both_languages(data: dict[str, Any], english: str, chinese: str) -> None:
+    (condition,) = parse([data])
+    assert words.english(condition) == english
+    with override("zh-hans"):
+        assert words.translate(condition) == chinese
+        assert words.english(condition) == english
+
+
+def test_a_mistake_says_which_condition_and_what_to_do() -> None:
+    with pytest.raises(ConditionError) as raised:
+        parse([{"path": "/a", "op": "equals", "value": 1}, {"path": "region", "op": "equals", "value": 1}])
+    assert words.mistake(raised.value) == (
+        'Condition 2: The path region is not the place of an argument. Write it like "/region" or "/lines/*/amount", '
+        "at most 8 steps."
+    )
+    with override("zh-hans"):
+        assert words.mistake(raised.value).startswith("条件 2：路径 region 不是参数的位置。")
+
+
+def test_every_mistake_has_a_sentence() -> None:
+    folder = Path(str(catalog.conditions.__file__)).parent
+    codes = set()
+    for path in folder.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "ConditionError":
+                codes |= {one.value for one in ast.walk(node.args[0]) if isinstance(one, ast.Constant)}
+    assert codes == set(words._MISTAKES) and len(codes) > 20
