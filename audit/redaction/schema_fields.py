@@ -13,6 +13,8 @@ from urllib.parse import unquote
 
 import re2
 
+from toolhub.wire import json_pointer
+
 _BRANCHES = ("allOf", "anyOf", "oneOf")
 _CONDITIONS = ("if", "then", "else", "not")
 _REST_KEYWORDS = ("additionalProperties", "unevaluatedProperties")
@@ -119,7 +121,7 @@ class SecretFields:
             return self._anchors.get(fragment, hidden)
         node: Any = self._root
         for part in fragment.split("/")[1:]:
-            part = part.replace("~1", "/").replace("~0", "~")
+            part = json_pointer.unescape(part)
             if isinstance(node, dict) and part in node:
                 node = node[part]
             elif isinstance(node, list) and part.isdigit() and int(part) < len(node):

@@ -13,6 +13,7 @@ from typing import Any
 
 from audit import display
 from toolhub import invisible
+from toolhub.wire import json_pointer
 
 MAX_ROWS, MAX_COLUMNS, MAX_FACTS = 100, 20, 60
 MAX_BYTES = 100_000
@@ -188,4 +189,4 @@ def _find(root: Mapping[str, Any], reference: str) -> Any:
 
 def _steps(reference: str) -> Iterator[str]:
     for step in reference.removeprefix("#/").split("/"):
-        yield step.replace("~1", "/").replace("~0", "~")
+        yield json_pointer.unescape(step)

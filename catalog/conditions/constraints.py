@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from catalog.conditions.definitions import FIXED, ITEMS, Condition, Fixed, Steps
+from catalog.conditions.definitions import ITEMS, Condition, Steps
 from catalog.conditions.expectations import Expectation
 from catalog.schemas import errors
 from catalog.schemas.errors import SchemaProblem
@@ -111,8 +111,3 @@ class Constraint:
                 return not self.may_be_absent
             value = value[step]
         return self.find_from(index + 1, value, NOTHING, ()) is not None
-
-
-def fixed_of(conditions: Sequence[Condition]) -> tuple[Fixed, ...]:
-    """Return the fixed values among conditions."""
-    return tuple(Fixed(one.steps, one.operand) for one in conditions if one.operator == FIXED)

@@ -1,4 +1,4 @@
-"""Conditions as a grant stores them, and the constraints that follow from them.
+"""Conditions as a grant stores them, checked and made comparable.
 
 A condition in JSON: `path`, a JSON pointer to an argument in which `*` stands for every item of a list; `op`, an
 operator; its operand; and `optional`, by which it also holds when the argument is left out.
@@ -23,6 +23,7 @@ from catalog.canonical import dumps
 from catalog.conditions import expectations
 from catalog.conditions.expectations import Expectation
 from catalog.schemas import patterns, redos
+from toolhub.wire import json_pointer
 
 FIXED: Final = "fixed"
 OPERATORS: Final = (*expectations.OPERATORS, FIXED)
@@ -71,23 +72,10 @@ class Condition:
         """Return what it expects; `lists` are the value lists of one person. Not for a fixed value."""
         if self.operator == expectations.BELONGS_TO:
             values = expectations.values_of_list(lists.get(self.value, ()))
-            return Expectation.of(expectations.BELONGS_TO, values, self.value)
+            return Expectation.of(expectations.BELONGS_TO, values)
         if self.operator == expectations.EQUALS:
             return Expectation.of(expectations.EQUALS, [self.value])
         return Expectation(self.operator, self.operand)
-
-
-@dataclass(frozen=True)
-class Fixed:
-    """A value that is filled in and that the client may not send. The last step is a name."""
-
-    steps: Steps
-    text: str
-    """The value as JSON text."""
-
-    @cached_property
-    def value(self) -> Any:
-        return json.loads(self.text)
 
 
 def parse_path(text: str) -> Steps:
@@ -98,7 +86,7 @@ def parse_path(text: str) -> Steps:
     for part in text[1:].split("/"):
         if part.replace("~0", "").replace("~1", "").count("~"):
             raise ValueError(text)
-        steps.append(ITEMS if part == "*" else part.replace("~1", "/").replace("~0", "~"))
+        steps.append(ITEMS if part == "*" else json_pointer.unescape(part))
     if len(steps) > MAX_STEPS or steps[0] is ITEMS:
         raise ValueError(text)
     return tuple(steps)
@@ -106,7 +94,7 @@ def parse_path(text: str) -> Steps:
 
 def path_text(steps: Steps) -> str:
     """Return the JSON pointer with these steps."""
-    return "".join("/*" if step is ITEMS else "/" + step.replace("~", "~0").replace("/", "~1") for step in steps)
+    return "".join("/*" if step is ITEMS else "/" + json_pointer.escape(step) for step in steps)
 
 
 def parse(data: Any) -> tuple[Condition, ...]:
@@ -122,9 +110,9 @@ def parse(data: Any) -> tuple[Condition, ...]:
             shared = min(len(steps), len(other.steps))
             if other_number != number and steps[:shared] == other.steps[:shared]:
                 raise ConditionError("overlap", number, path=path_text(steps), other=path_text(other.steps))
-    if len(set(found)) < len(found):
-        number = next(number for number, one in enumerate(found) if one in found[:number])
-        raise ConditionError("twice", number + 1, path=path_text(found[number].steps))
+    for number, one in enumerate(found):
+        if one in found[:number]:
+            raise ConditionError("twice", number + 1, path=path_text(one.steps))
     return found
 
 

@@ -43,12 +43,10 @@ class Expectation:
 
     operator: str
     operand: str
-    list_name: str = ""
-    """The name of the value list of BELONGS_TO."""
 
     @classmethod
-    def of(cls, operator: str, operand: Any, list_name: str = "") -> Expectation:
-        return cls(operator, dumps(operand), list_name)
+    def of(cls, operator: str, operand: Any) -> Expectation:
+        return cls(operator, dumps(operand))
 
     @cached_property
     def value(self) -> Any:

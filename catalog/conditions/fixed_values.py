@@ -12,8 +12,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from catalog.conditions.constraints import NOTHING
-from catalog.conditions.definitions import ITEMS, ConditionError, Fixed, Steps, path_text
-from catalog.conditions.narrowing import Narrowing, Original
+from catalog.conditions.definitions import ITEMS, Condition, ConditionError, Steps, path_text
+from catalog.conditions.narrowing import Narrowing
+from catalog.conditions.original import UNIONS, Original
 from catalog.schemas import errors
 from catalog.schemas.errors import SchemaProblem
 
@@ -28,6 +29,8 @@ class _Level:
     """An object, or a list, on the way to fixed values."""
 
     def __init__(self) -> None:
+        self.part: dict[str, Any] = {}
+        """Its schema, without a union or a reference."""
         self.members: dict[str | None, _Level] = {}
         self.values: dict[str, Any] = {}
         """Fixed values by name, at this very object."""
@@ -90,7 +93,7 @@ class _Level:
 class FixedValues:
     """The fixed values of one alternative in one schema. Raises ConditionError where it has no place for one."""
 
-    def __init__(self, fixed: Sequence[Fixed], original: Original, *, fills_defaults: bool) -> None:
+    def __init__(self, fixed: Sequence[Condition], original: Original, *, fills_defaults: bool) -> None:
         self.fixed = tuple(fixed)
         self._original = original
         self._fills_defaults = fills_defaults
@@ -98,14 +101,14 @@ class FixedValues:
         for one in self.fixed:
             self._place(one)
         if self.fixed:
-            self._settle(original.schema, self._top)
+            self._settle(self._top)
 
     @property
     def narrowing(self) -> Narrowing:
         """Return the schema without the fixed values."""
         if not self.fixed:
             return Narrowing(self._original)
-        return Narrowing(self._original, self._without(copy.deepcopy(self._original.schema), self._top))
+        return Narrowing(self._original, self._without(self._top))
 
     def find_problem(self, sent: dict[str, Any]) -> SchemaProblem | None:
         """Return the problem of arguments as they were sent, or None."""
@@ -116,14 +119,14 @@ class FixedValues:
         filled: dict[str, Any] = self._top.fill(sent) if self.fixed else sent
         return filled
 
-    def covering(self, steps: Steps) -> Fixed | None:
+    def covering(self, steps: Steps) -> Condition | None:
         """Return the fixed value at this place or around it."""
         return next((one for one in self.fixed if steps[: len(one.steps)] == one.steps), None)
 
-    def _place(self, one: Fixed) -> None:
+    def _place(self, one: Condition) -> None:
         part, level = self._original.schema, self._top
         for index, step in enumerate(one.steps):
-            part = self._object(part, one, index)
+            part = level.part = self._container(part, one.steps, index)
             if step is ITEMS:
                 below = part.get("items")
             else:
@@ -138,8 +141,8 @@ class FixedValues:
                 continue
             assert step is not None  # noqa: S101
             if not self._original.fits(self._original.resolve(below), one.value):
-                raise ConditionError("wrong_fixed", path=path_text(one.steps), value=one.text[:100])
-            self._check_plain(part, one, index)
+                raise ConditionError("wrong_fixed", path=path_text(one.steps), value=one.operand[:100])
+            self._check_plain(part, one)
             level.values[step] = one.value
             level.known = tuple(name for name in part["properties"] if name not in level.values)
 
@@ -147,11 +150,11 @@ class FixedValues:
         kind = list if step is ITEMS else dict
         return isinstance(part.get("default"), kind) and self._original.fits(part, part["default"])
 
-    def _object(self, part: dict[str, Any], one: Fixed, index: int) -> dict[str, Any]:
+    def _container(self, part: dict[str, Any], steps: Steps, index: int) -> dict[str, Any]:
         """Return the part of the kind that the step needs: of a union, the only alternative of that kind."""
-        kind = "array" if one.steps[index] is ITEMS else "object"
+        kind = "array" if steps[index] is ITEMS else "object"
         part = self._original.resolve(part)
-        for union in ("anyOf", "oneOf"):
+        for union in UNIONS:
             if union in part and part.keys() <= _UNION_REST:
                 branches = [self._original.resolve(branch) for branch in part[union] if isinstance(branch, dict)]
                 fitting = [branch for branch in branches if _may_be(branch, kind)]
@@ -159,35 +162,33 @@ class FixedValues:
                     rest = {keyword: value for keyword, value in part.items() if keyword != union}
                     part = {**fitting[0], **rest}
         if not _may_be(part, kind):
-            raise ConditionError("no_place", path=path_text(one.steps), at=path_text(one.steps[: index + 1]))
+            raise ConditionError("no_place", path=path_text(steps), at=path_text(steps[: index + 1]))
         if kind == "array" and (isinstance(part.get("items"), list) or "prefixItems" in part):
-            raise ConditionError("not_plain", path=path_text(one.steps), keyword="prefixItems")
+            raise ConditionError("not_plain", path=path_text(steps), keyword="prefixItems")
         return part
 
-    def _check_plain(self, part: dict[str, Any], one: Fixed, index: int) -> None:
+    def _check_plain(self, part: dict[str, Any], one: Condition) -> None:
         keyword: str | None = next((keyword for keyword in _NOT_PLAIN if keyword in part), None)
         if keyword is None and isinstance(part.get("additionalProperties"), dict):
             keyword = "additionalProperties"
         if keyword is not None:
             raise ConditionError("not_plain", path=path_text(one.steps), keyword=keyword)
 
-    def _settle(self, part: dict[str, Any], level: _Level) -> None:
+    def _settle(self, level: _Level) -> None:
         """Find the levels that cannot be filled in. The innermost are first: what is made has them in it."""
+        # Where the presence of a member matters to others, none may appear that the client did not send.
+        is_plain = not any(keyword in level.part for keyword in _NOT_PLAIN)
         for step, below in level.members.items():
-            part = self._object(part, Fixed((step, "x"), "null"), 0)
-            inside = part["items"] if step is ITEMS else part["properties"][step]
-            self._settle(inside, below)
+            self._settle(below)
             if step is not ITEMS and below.is_made:
-                # Where the presence of a member matters to others, none may appear that the client did not send.
-                plain = not any(keyword in part for keyword in _NOT_PLAIN)
-                below.must_be_sent = not plain or not self._original.fits(inside, below.make())
+                fits = self._original.fits(level.part["properties"][step], below.make())
+                below.must_be_sent = not (is_plain and fits)
 
-    def _without(self, part: dict[str, Any], level: _Level) -> dict[str, Any]:
+    def _without(self, level: _Level) -> dict[str, Any]:
         """Return the part that remains for the client."""
-        step = next(iter([*level.members, *level.values]))
-        part = self._object(part, Fixed((step, "x"), "null"), 0)
-        if step is ITEMS:
-            return {**part, "type": "array", "items": self._without(part["items"], level.members[ITEMS])}
+        part = level.part
+        if ITEMS in level.members:
+            return {**part, "type": "array", "items": self._without(level.members[ITEMS])}
         properties = {name: child for name, child in part["properties"].items() if name not in level.values}
         required = [name for name in part.get("required", ()) if name not in level.values]
         for name, below in level.members.items():
@@ -196,7 +197,7 @@ class FixedValues:
                 required = [one for one in required if one != name]
             elif below.must_be_sent and name not in required:
                 required.append(name)
-            properties[name] = self._without(properties[name], below)
+            properties[name] = self._without(below)
         result = {**part, "type": "object", "properties": properties, "required": required}
         if level.values:
             result["additionalProperties"] = False
@@ -212,7 +213,7 @@ def _may_be(part: dict[str, Any], kind: str) -> bool:
     return kind in ([names] if isinstance(names, str) else names)
 
 
-def remaining_required(schema: dict[str, Any], fixed: Iterable[Fixed]) -> dict[str, Any]:
+def remaining_required(schema: dict[str, Any], fixed: Iterable[Condition]) -> dict[str, Any]:
     """Return the schema in which nothing on the way to these places must be sent."""
     for one in fixed:
         schema = _unrequired(schema, one.steps)

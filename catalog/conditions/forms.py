@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from catalog.conditions.constraints import NOTHING, Constraint, fixed_of
-from catalog.conditions.definitions import FIXED, ITEMS, Condition, ConditionError, Fixed, Steps
+from catalog.conditions.constraints import NOTHING, Constraint
+from catalog.conditions.definitions import FIXED, ITEMS, Condition, ConditionError, Steps
 from catalog.conditions.fixed_values import FixedValues, remaining_required
-from catalog.conditions.narrowing import Demand, Narrowing, Original
+from catalog.conditions.narrowing import Demand, Narrowing
+from catalog.conditions.original import Original
 from catalog.schemas import defaults, errors
 from catalog.schemas.errors import SchemaProblem
 
@@ -29,13 +30,13 @@ class Alternative:
 
     grant_id: int
     constraints: tuple[Constraint, ...] = ()
-    fixed: tuple[Fixed, ...] = ()
+    fixed: tuple[Condition, ...] = ()
 
     @classmethod
     def of(cls, grant_id: int, conditions: Sequence[Condition], lists: Mapping[str, Sequence[str]]) -> Alternative:
         """Return what a grant with these conditions allows to a person with these value lists."""
         constraints = tuple(Constraint.of(one, lists) for one in conditions if one.operator != FIXED)
-        return cls(grant_id, constraints, fixed_of(conditions))
+        return cls(grant_id, constraints, tuple(one for one in conditions if one.operator == FIXED))
 
     @property
     def is_free(self) -> bool:

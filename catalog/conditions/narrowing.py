@@ -10,24 +10,16 @@ Keywords in an "allOf" of their own are the last resort; they are exact as well.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable
 from typing import Any, Final
-from urllib.parse import unquote
 
 from catalog.conditions.constraints import Constraint
 from catalog.conditions.definitions import ITEMS, Steps
 from catalog.conditions.expectations import KINDS, LISTING, NOT_ONE_OF, RANGE_KEYWORDS, Expectation
+from catalog.conditions.original import ANNOTATIONS, UNIONS, Original
 from catalog.schemas import errors, patterns
-from catalog.schemas.full_check import compile_fits, hashable
-from catalog.schemas.schema_rules import LISTS, MAPS, SINGLE, dialect, subschemas
+from catalog.schemas.full_check import hashable
 
-ANNOTATIONS: Final = frozenset(
-    {"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment", "format"}
-)
-UNIONS: Final = ("anyOf", "oneOf")
-MAX_HOPS: Final = 8
-WHOLE: Final = "_whole"
 NEVER: Final[dict[str, Any]] = {"not": {}}
 _TIGHTER: Final[dict[str, Callable[[Any, Any], Any]]] = {
     **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems"), max),
@@ -60,60 +52,16 @@ class Demand:
         return any(all(one.accepts(value) for one in alternative) for alternative in self.alternatives)
 
 
-class Original:
-    """A definition's own schema, prepared once for all that is asked of it."""
-
-    def __init__(self, schema: dict[str, Any]) -> None:
-        self.schema = with_stable_references(schema)
-        self.fits = compile_fits(self.schema)
-        """Whether a value satisfies a part of the schema, or one that refers to it."""
-        self._replaces_siblings = is_draft_07(schema)
-
-    def resolve(self, part: dict[str, Any]) -> dict[str, Any]:
-        """Return the part with a reference to another place of the schema replaced by what it refers to."""
-        for _hop in range(MAX_HOPS):
-            reference = part.get("$ref")
-            if not isinstance(reference, str):
-                return part
-            target = copy.deepcopy(_find(self.schema, reference))
-            beside = {keyword: value for keyword, value in part.items() if keyword != "$ref"}
-            if self._replaces_siblings:
-                beside = {keyword: value for keyword, value in beside.items() if keyword in ANNOTATIONS}
-            if (target.keys() & beside.keys()) - ANNOTATIONS:
-                return {**{k: v for k, v in beside.items() if k in ANNOTATIONS}, "allOf": [target, beside]}
-            part = {**target, **beside}
-        return part
-
-    def has_place(self, steps: Steps) -> bool:
-        """Return whether the schema names the argument at this place, in one of its alternatives at least."""
-        return self._search(self.schema, steps)
-
-    def _search(self, part: Any, steps: Steps) -> bool:
-        if part is True and not steps:
-            return True
-        if not isinstance(part, dict):
-            return False
-        part = self.resolve(part)
-        if not steps:
-            return True
-        inside: list[Any] = []
-        if steps[0] is ITEMS:
-            items = part.get("items")
-            inside = [*(items if isinstance(items, list) else [items]), *part.get("prefixItems", ())]
-        elif steps[0] in (part.get("properties") or {}):
-            inside = [part["properties"][steps[0]]]
-        if any(self._search(one, steps[1:]) for one in inside if one is not None):
-            return True
-        return any(self._search(one, steps) for union in (*UNIONS, "allOf") for one in part.get(union) or ())
-
-
 class Narrowing:
-    """Narrows a copy of one schema, `schema`; `is_exact` turns False when it had to be wider than a demand."""
+    """Narrows one schema, `schema`; `is_exact` turns False when it had to be wider than a demand.
+
+    Nothing of the original is changed: what is narrowed is new on the way from the root, and shares the rest.
+    """
 
     def __init__(self, original: Original, schema: dict[str, Any] | None = None) -> None:
         self._original = original
         self.fits, self.resolve = original.fits, original.resolve
-        self.schema = copy.deepcopy(original.schema) if schema is None else schema
+        self.schema = original.schema if schema is None else schema
         self.is_exact = True
 
     def apply(self, demand: Demand) -> bool:
@@ -128,9 +76,9 @@ class Narrowing:
 
     def _at(self, part: Any, demand: Demand, index: int) -> dict[str, Any] | None:
         """Return `part` narrowed by the rest of the demand."""
-        if part is False or part == NEVER:
+        part = self._open(part)
+        if part is None:
             return None
-        part = {} if part is True else self.resolve(part)
         if index == len(demand.steps):
             return self._leaf(part, demand)
         for union in UNIONS:
@@ -181,7 +129,7 @@ class Narrowing:
         named = part.get("patternProperties")
         if isinstance(named, dict) and any(patterns.searcher(pattern)(name) for pattern in named):
             return True  # the schema of the pattern applies beside ours
-        return copy.deepcopy(part.get("additionalProperties", True))
+        return part.get("additionalProperties", True)
 
     def _items(self, part: dict[str, Any], demand: Demand, index: int) -> dict[str, Any] | None:
         kinds = self._container(part, demand, "array")
@@ -204,7 +152,7 @@ class Narrowing:
         self, part: dict[str, Any], union: str, narrow: Callable[[Any], dict[str, Any] | None]
     ) -> dict[str, Any] | None:
         """Return `part` with each alternative of a union narrowed. Exact for "oneOf" too: all lose the same values."""
-        branches = [narrowed for branch in part[union] if (narrowed := narrow(copy.deepcopy(branch))) is not None]
+        branches = [narrowed for branch in part[union] if (narrowed := narrow(branch)) is not None]
         rest = {keyword: value for keyword, value in part.items() if keyword != union}
         if not branches:
             return None
@@ -223,10 +171,10 @@ class Narrowing:
             return self._choices(part, listed)
         found = []
         for alternative in demand.alternatives:
-            narrowed: dict[str, Any] | None = copy.deepcopy(part)
+            narrowed: dict[str, Any] | None = part
             for constraint in alternative:
                 if narrowed is not None:
-                    narrowed = self._constrain(self.resolve(narrowed), constraint)
+                    narrowed = self._constrain(narrowed, constraint)
             if narrowed is not None and narrowed not in found:
                 found.append(narrowed)
         if not found:
@@ -270,11 +218,14 @@ class Narrowing:
         kept["type"] = names[0] if len(names) == 1 else names
         return self.without_wrong_default({**kept, "enum": values})
 
-    def _constrain(self, part: dict[str, Any], constraint: Constraint) -> dict[str, Any] | None:
+    def _constrain(self, part: Any, constraint: Constraint) -> dict[str, Any] | None:
         """Return `part` narrowed by one constraint on its value."""
+        part = self._open(part)
+        if part is None:
+            return None
         for union in UNIONS:
             if isinstance(part.get(union), list) and "enum" not in part and "const" not in part:
-                return self._distribute(part, union, lambda branch: self._constrain_branch(branch, constraint))
+                return self._distribute(part, union, lambda branch: self._constrain(branch, constraint))
         demand = Demand([(constraint,)], ())
         listed = self._listed(part, demand)
         if listed is not None:
@@ -301,12 +252,13 @@ class Narrowing:
                 result = _add(result, keyword, value)
         return result
 
-    def _constrain_branch(self, branch: Any, constraint: Constraint) -> dict[str, Any] | None:
-        if branch is False:
-            return None
-        return self._constrain({} if branch is True else self.resolve(branch), constraint)
-
     # --- helpers ----------------------------------------------------------------------------------------------------
+
+    def _open(self, part: Any) -> dict[str, Any] | None:
+        """Return a part as an object without a reference; None for one that accepts nothing."""
+        if part is False or part == NEVER:
+            return None
+        return {} if part is True else self.resolve(part)
 
     def without_wrong_default(self, part: dict[str, Any]) -> dict[str, Any]:
         """Return the part without a default, or examples, that it does not accept any more."""
@@ -317,66 +269,6 @@ class Narrowing:
             part = {keyword: value for keyword, value in part.items() if keyword != "examples"}
             part |= {"examples": kept} if kept else {}
         return part
-
-
-def is_draft_07(schema: dict[str, Any]) -> bool:
-    """Return whether the schema is of draft-07, where a reference replaces the keywords beside it."""
-    return "draft-07" in str(dialect(schema).META_SCHEMA.get("$id", ""))
-
-
-def with_stable_references(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return an equal schema whose references lead only to its definitions, whatever is narrowed outside of them.
-
-    Where a reference led elsewhere, a copy of the whole schema becomes a definition.
-    """
-    parts = subschemas(schema)
-    anchors = {part["$anchor"]: pointer for pointer, part in parts.items() if isinstance(part.get("$anchor"), str)}
-    references = [part["$ref"] for part in parts.values() if isinstance(part.get("$ref"), str)]
-    if not references:
-        return schema
-    definitions = "definitions" if is_draft_07(schema) else "$defs"
-    needs_whole = False
-
-    def lead(reference: str) -> str:
-        nonlocal needs_whole
-        target = unquote(reference[1:])
-        target = anchors.get(target, target)
-        if target.startswith(("/$defs/", "/definitions/")):
-            return "#" + target
-        needs_whole = True
-        return f"#/{definitions}/{WHOLE}{target}"
-
-    def rewrite(part: Any) -> Any:
-        if not isinstance(part, dict):
-            return part
-        result = {keyword: value for keyword, value in part.items() if keyword != "$anchor"}
-        if isinstance(result.get("$ref"), str):
-            result["$ref"] = lead(result["$ref"])
-        for keyword, value in part.items():
-            if keyword in MAPS and isinstance(value, dict):
-                result[keyword] = {name: rewrite(child) for name, child in value.items()}
-            elif keyword in LISTS and isinstance(value, list):
-                result[keyword] = [rewrite(child) for child in value]
-            elif keyword in SINGLE:
-                result[keyword] = rewrite(value)
-        return result
-
-    found: dict[str, Any] = rewrite(schema)
-    if needs_whole:
-        inside = {k: v for k, v in found.items() if k not in ("$defs", "definitions", "$schema", "$id")}
-        found = {**found, definitions: {**found.get(definitions, {}), WHOLE: inside}}
-    return found
-
-
-def _find(root: dict[str, Any], reference: str) -> dict[str, Any]:
-    """Return the schema that a reference by place names."""
-    found: Any = root
-    for step in reference[2:].split("/"):
-        step = step.replace("~1", "/").replace("~0", "~")
-        found = found[int(step)] if isinstance(found, list) else found[step]
-    if not isinstance(found, dict):
-        return {} if found else {"not": {}}
-    return {keyword: value for keyword, value in found.items() if keyword not in ("$defs", "definitions")}
 
 
 def _lists_values(constraint: Constraint) -> bool:

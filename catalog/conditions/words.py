@@ -13,12 +13,6 @@ from catalog.schemas import errors
 
 Translate = Callable[[str], str]
 
-_BOUNDS: Final = {
-    "minimum": gettext_noop("at least %(bound)s"),
-    "maximum": gettext_noop("at most %(bound)s"),
-    "exclusiveMinimum": gettext_noop("more than %(bound)s"),
-    "exclusiveMaximum": gettext_noop("less than %(bound)s"),
-}
 _SENTENCES: Final = {
     "equals": gettext_noop("%(argument)s is %(value)s"),
     "one_of": gettext_noop("%(argument)s is one of %(values)s"),
@@ -123,7 +117,7 @@ def _describe(condition: Condition, say: Translate) -> str:
 
 
 def _bounds(bounds: Mapping[str, Any], say: Translate) -> str:
-    return join([say(_BOUNDS[name]) % {"bound": str(bound)} for name, bound in bounds.items()], say)
+    return join([errors.expected_text(name, {"bound": str(bound)}, say) for name, bound in bounds.items()], say)
 
 
 def _readable(value: object) -> object:

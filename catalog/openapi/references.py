@@ -7,6 +7,8 @@ from urllib.parse import unquote
 
 from django.utils.translation import gettext as _
 
+from toolhub.wire import json_pointer
+
 MAX_HOPS = 16
 MAX_WORK_STEPS = 400_000
 """Maximum number of subschemas expanded for all operations of a document together."""
@@ -40,7 +42,7 @@ class References:
             raise OperationError(_('"$ref": %(reference)s is not a path such as #/components/schemas/Pet.') % shown)
         found: Any = self._document
         for step in reference[2:].split("/"):
-            name = unquote(step).replace("~1", "/").replace("~0", "~")
+            name = json_pointer.unescape(unquote(step))
             if isinstance(found, dict) and name in found:
                 found = found[name]
             elif isinstance(found, list) and name.isascii() and name.isdigit() and int(name[:6]) < len(found):

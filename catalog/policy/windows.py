@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
 from typing import Any, Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
+
+from toolhub.time_zones import find_zone
 
 DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 MAX_WINDOWS: Final = 20
 MINUTES_PER_DAY: Final = 24 * 60
-HORIZON: Final = timedelta(days=9)
-"""Time after which a set of windows has shown everything that it does: a week, and the length of one window."""
 _TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])|24:00")
 
 
@@ -65,7 +65,7 @@ def _parse_one(data: Any, number: int) -> Window:
     if opens == closes:
         raise WindowError("same_time", number)
     zone = data["zone"]
-    if not isinstance(zone, str) or not is_zone(zone):
+    if not isinstance(zone, str) or find_zone(zone) is None:
         raise WindowError("zone", number, name=str(zone)[:100])
     return Window(frozenset(map(DAYS.index, days)), opens, closes if closes > opens else closes + MINUTES_PER_DAY, zone)
 
@@ -74,16 +74,6 @@ def _minutes(text: Any, number: int) -> int:
     if not isinstance(text, str) or not _TIME.fullmatch(text):
         raise WindowError("time", number, value=str(text)[:100])
     return int(text[:2]) * 60 + int(text[3:])
-
-
-@lru_cache(maxsize=1_000)
-def is_zone(name: str) -> bool:
-    """Return whether it is the name of a time zone, such as Europe/Berlin or UTC."""
-    try:
-        ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        return False
-    return True
 
 
 def is_open(windows: Sequence[Window], now: float) -> bool:

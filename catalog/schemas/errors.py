@@ -16,6 +16,7 @@ from django.utils.translation import gettext, gettext_noop
 from audit.redaction.redactor import is_secret_name
 from audit.types import Reason
 from toolhub import contact
+from toolhub.wire import json_pointer
 
 MAX_SENTENCE_CHARACTERS = 400
 MAX_PLACE_CHARACTERS = 150
@@ -164,7 +165,7 @@ def as_data(problem: SchemaProblem) -> list[dict[str, Any]]:
     """Return every problem as data for programs: JSON pointer, code, and in English what was expected and got."""
     found = []
     for one in problem.all:
-        steps = (str(part).replace("~", "~0").replace("/", "~1") for part in one.path[:MAX_DEPTH])
+        steps = (json_pointer.escape(str(part)) for part in one.path[:MAX_DEPTH])
         data = {"path": cut("".join(f"/{step}" for step in steps), 2 * MAX_PLACE_CHARACTERS), "code": one.code}
         if expected := translate_expected(one.code, one.params):
             data["expected"] = expected
@@ -183,7 +184,7 @@ def translate_rest(problem: SchemaProblem) -> str:
 
 def translate_expected(code: str, params: Mapping[str, Any]) -> str:
     """Return what was expected in the language of the page; empty for a code that expects no value."""
-    return _expected(code, params, gettext) if code == TYPE or code in _EXPECTED else ""
+    return expected_text(code, params, gettext) if code == TYPE or code in _EXPECTED else ""
 
 
 def wrong_value(path: Sequence[str | int], expected: Expected, value: Any, *, secret: bool) -> SchemaProblem:
@@ -327,11 +328,12 @@ def _rest(problem: SchemaProblem, say: Translate) -> str:
         if not params["values"]:
             return say(gettext_noop("is not known; expected none"))
         return say(gettext_noop("is not known; expected one of %(values)s")) % params
-    values = {"expected": _expected(code, params, say), "got": _format_value(params, say)}
+    values = {"expected": expected_text(code, params, say), "got": _format_value(params, say)}
     return say(gettext_noop("expected %(expected)s, got %(got)s")) % values
 
 
-def _expected(code: str, params: Mapping[str, Any], say: Translate) -> str:
+def expected_text(code: str, params: Mapping[str, Any], say: Translate) -> str:
+    """Return what was expected, for a code that expects a value."""
     if code == TYPE:
         text: str
         text, *others = params["types"]

@@ -57,6 +57,14 @@ class _Local(threading.local):
 _local = _Local()
 
 
+def _begin(checked: Iterable[Any], seconds: float, listed: dict[int, tuple[Any, set[Any]]], weight: int) -> None:
+    """Set the budget of the check of these values that this thread begins."""
+    began = time.thread_time()
+    steps = sum(MAX_STEPS + STEPS_PER_VALUE * _count(value) for value in checked)
+    _local.work = _Work(steps, seconds, began, time.perf_counter() + seconds / 2, listed, weight)
+    patterns.set_regex_budget(seconds)
+
+
 def _spend(steps: int = 1) -> None:
     work = _local.work
     work.steps -= steps
@@ -221,10 +229,7 @@ def compile_full(schema: dict[str, Any]) -> Callable[..., SchemaProblem | None]:
     secret = errors.holds_secret(schema)
 
     def validate(arguments: Any, seconds: float = 1.0) -> SchemaProblem | None:
-        began = time.thread_time()
-        steps = MAX_STEPS + STEPS_PER_VALUE * _count(arguments)
-        _local.work = _Work(steps, seconds, began, time.perf_counter() + seconds / 2, listed, weight)
-        patterns.set_regex_budget(seconds)
+        _begin([arguments], seconds, listed, weight)
         try:
             error = best_match(islice(checker.iter_errors(arguments), MAX_ERRORS))
             return None if error is None else _problem(error, secret=secret)
@@ -247,9 +252,7 @@ def compile_collector(schema: dict[str, Any]) -> Callable[[Any, float], list[Sch
     secret = errors.holds_secret(schema)
 
     def collect(arguments: Any, seconds: float) -> list[SchemaProblem]:
-        steps = MAX_STEPS + STEPS_PER_VALUE * _count(arguments)
-        _local.work = _Work(steps, seconds, time.thread_time(), time.perf_counter() + seconds / 2, listed, weight)
-        patterns.set_regex_budget(seconds)
+        _begin([arguments], seconds, listed, weight)
         found: dict[tuple[Any, ...], SchemaProblem] = {}
         try:
             for error in islice(checker.iter_errors(arguments), MAX_COLLECTED):
@@ -313,11 +316,9 @@ def compile_fits(schema: dict[str, Any]) -> Callable[[dict[str, Any], Any], bool
     weight = max_subschemas_per_value(schema)
 
     def fits(part: dict[str, Any], value: Any) -> bool:
-        steps = MAX_STEPS + STEPS_PER_VALUE * _count(value)
-        _local.work = _Work(steps, 1.0, time.thread_time(), time.perf_counter() + 0.5, {}, weight)
-        patterns.set_regex_budget(1.0)
+        _begin([value], 1.0, {}, weight)
         try:
-            return next(checker.evolve(schema=part).iter_errors(value), None) is None
+            return _fits(checker, part, value)
         except (BudgetError, RecursionError):
             return False
         finally:
@@ -334,19 +335,17 @@ def find_wrong_defaults(schema: dict[str, Any], seconds: float = 1.0) -> list[st
     listed: dict[int, tuple[Any, set[Any]]] = {}
     weight = max_subschemas_per_value(schema)
     checker = _CLASSES[dialect(schema)](schema, registry=Registry())
-    steps = sum(MAX_STEPS + STEPS_PER_VALUE * _count(part["default"]) for part in parts.values())
-    _local.work = _Work(steps, seconds, time.thread_time(), time.perf_counter() + seconds / 2, listed, weight)
-    patterns.set_regex_budget(seconds)
+    _begin([part["default"] for part in parts.values()], seconds, listed, weight)
     try:
-        return [pointer for pointer, part in parts.items() if not _fits(checker, part)]
+        return [pointer for pointer, part in parts.items() if not _fits(checker, part, part["default"])]
     except RecursionError:
         raise BudgetError from None
     finally:
         patterns.set_regex_budget(math.inf)
 
 
-def _fits(checker: Any, part: dict[str, Any]) -> bool:
-    return next(checker.evolve(schema=part).iter_errors(part["default"]), None) is None
+def _fits(checker: Any, part: dict[str, Any], value: Any) -> bool:
+    return next(checker.evolve(schema=part).iter_errors(value), None) is None
 
 
 def _problem(error: Any, *, secret: bool) -> SchemaProblem:

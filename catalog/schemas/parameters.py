@@ -15,6 +15,8 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from toolhub.wire import json_pointer
+
 MAX_ROWS, MAX_DEPTH, MAX_CHOICES = 100, 3, 40
 
 TYPES: dict[str, Promise] = {
@@ -85,7 +87,7 @@ def resolve_reference(part: Any, root: Any) -> dict[str, Any]:
         beside = {key: value for key, value in part.items() if key != "$ref"}
         target = root
         for step in reference[2:].split("/") if reference != "#" else ():
-            target = target.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(target, dict) else None
+            target = target.get(json_pointer.unescape(step)) if isinstance(target, dict) else None
         part = {**target, **beside} if isinstance(target, dict) else {}
     return {}
 

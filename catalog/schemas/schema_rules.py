@@ -19,6 +19,7 @@ from jsonschema.exceptions import SchemaError
 
 from catalog.canonical import dumps
 from catalog.schemas import errors, messages, metaschema, patterns, redos
+from toolhub.wire import json_pointer
 
 MAX_UNIQUE_ITEMS = 1_000
 MAX_DESCRIPTION_CHARACTERS = 5_000
@@ -88,7 +89,7 @@ def _target(reference: Any, root: dict[str, Any]) -> Any:
     if not isinstance(reference, str) or not reference.startswith("#/"):
         return None
     for step in reference[2:].split("/"):
-        found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
+        found = found.get(json_pointer.unescape(step)) if isinstance(found, dict) else None
     return found
 
 
@@ -143,16 +144,12 @@ def children(schema: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
         if keyword in MAPS and isinstance(value, dict):
             for name, child in value.items():
                 if isinstance(child, dict | bool):  # draft-07's dependencies may list names instead
-                    yield keyword, f"/{keyword}/{_escape(name)}", child
+                    yield keyword, f"/{keyword}/{json_pointer.escape(name)}", child
         elif keyword in LISTS and isinstance(value, list):
             for index, child in enumerate(value):
                 yield keyword, f"/{keyword}/{index}", child
         elif keyword in SINGLE:
             yield keyword, f"/{keyword}", value
-
-
-def _escape(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")
 
 
 class _Walk:
@@ -390,7 +387,7 @@ def _check(schema: Any, *, any_root: bool) -> None:
             dialect(schema).check_schema(schema)
     except SchemaError as error:
         place = "/".join(str(part) for part in error.absolute_path)
-        pointer = "".join(f"/{_escape(str(part))}" for part in error.absolute_path)
+        pointer = "".join(f"/{json_pointer.escape(str(part))}" for part in error.absolute_path)
         reject(_("At %(where)s: %(why)s."), pointer, where=_where(place), why=error.message[:300])
     except RecursionError:
         reject(_("The schema is nested too deeply."))

@@ -22,7 +22,7 @@ from unfold.forms import AdminOwnPasswordChangeForm
 from toolhub import client_address, contact
 from toolhub.access import device_cookies, rotation, throttle
 from toolhub.access.models import DEFAULT_DAYS, MAX_NAME_CHARACTERS, Preference, check_name
-from toolhub.access.preferences import zones
+from toolhub.time_zones import zones
 
 NAME_RATE, ADDRESS_RATE, ACCOUNT_RATE, DEVICE_RATE = "10/10m", "60/10m", "100/h", "10/10m"
 """Rates of wrong passwords: of one account from one address, of one address for all accounts, of one account from

@@ -9,9 +9,7 @@ and answers to programs are in UTC for everyone.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any
-from zoneinfo import ZoneInfo, available_timezones
 
 from django.conf import settings
 from django.contrib.auth.models import User
@@ -21,21 +19,12 @@ from django.http.response import HttpResponseBase
 from django.utils import timezone, translation
 
 from toolhub.access.models import Preference
+from toolhub.time_zones import find_zone
 
 LANGUAGE, ZONE = "toolhub_language", "toolhub_zone"
 """Keys of the session."""
 ZONE_COOKIE = "toolhub_zone"
 """The cookie with the browser's time zone; set by zone.js."""
-
-
-@cache
-def zones() -> frozenset[str]:
-    return frozenset(name for name in available_timezones() if "/" in name or name == "UTC")
-
-
-def find_zone(name: str) -> ZoneInfo | None:
-    """Return the time zone of this name, or None if there is none: a cookie may hold anything."""
-    return ZoneInfo(name) if name in zones() else None
 
 
 def find_preference(user: User) -> Preference:

@@ -30,6 +30,7 @@ from catalog.schemas import validator
 from catalog.schemas.parameters import Mark, Parameter, list_parameters, marks
 from toolhub.chinese import close_blanks
 from toolhub.invisible import show
+from toolhub.wire import json_pointer
 from toolhub.wire.shapes import shape
 from toolhub.wire.versions import ALL
 
@@ -215,7 +216,7 @@ def _find_schema_problems(form: Any, name: str, label: str) -> list[Problem]:
     except ValidationError as problem:
         # A syntax error has no place in the schema; its message names line and column.
         place: str = getattr(problem, "place", "")
-        steps = [step.replace("~1", "/").replace("~0", "~") for step in place.split("/")[1:]]
+        steps = [json_pointer.unescape(step) for step in place.split("/")[1:]]
         return [Problem(name, label, list(steps), problem.messages[0])]
     return []
 
