@@ -102,9 +102,12 @@ def _local_day(zone: str, now: float) -> date:
 
 @lru_cache(maxsize=4_000)
 def _around(window: Window, day: date) -> tuple[tuple[float, float], ...]:
-    """Return when the window opens and closes, from the day before this one to the same weekday in a week."""
+    """Return when the window opens and closes, on the days from the one before this one to that in two weeks.
+
+    A window of one day opens within a week, or within two when the clocks skip it.
+    """
     found = []
-    for offset in range(-2, 9):
+    for offset in range(-1, 15):
         start = day + timedelta(days=offset)
         if start.weekday() in window.days:
             pair = (_instant(window.zone, start, window.opens), _instant(window.zone, start, window.closes))

@@ -67,6 +67,12 @@ def test_a_time_that_the_clocks_skip_is_the_instant_at_which_they_do() -> None:
     assert not is_open(gone, skips) and not is_open(gone, skips - 1)
 
 
+def test_after_a_window_that_the_clocks_skip_comes_the_one_of_the_week_after() -> None:
+    gone = parse([{"days": ["sun"], "from": "02:10", "to": "02:50", "zone": "Europe/Berlin"}])
+    for now in ("2026-03-22 02:50 Europe/Berlin", "2026-03-28 12:00 Europe/Berlin", "2026-03-29 03:00 Europe/Berlin"):
+        assert next_change(gone, at(now)) == at("2026-04-05 02:10 Europe/Berlin")
+
+
 def test_of_a_time_that_comes_twice_it_is_the_first() -> None:
     late = parse([{"days": ["sun"], "from": "02:30", "to": "05:00", "zone": "Europe/Berlin"}])
     first = datetime(2026, 10, 25, 0, 30, tzinfo=UTC).timestamp()
