@@ -183,6 +183,23 @@ def networks(name: str) -> list[Network]:
     return found
 
 
+def flags(name: str) -> dict[str, int]:
+    """Return a comma-separated list of flags, such as new_crm=on or beta=25%, as names with percentages."""
+    found = {}
+    for word in words(name):
+        flag, _, value = word.partition("=")
+        value = value.strip().lower()
+        number = re.fullmatch(r"([0-9]{1,3})\s*%", value)
+        percentage = int(number[1]) if number else 100 if value in TRUE else 0 if value in FALSE else None
+        if not re.fullmatch(r"[A-Za-z0-9_.-]{1,100}", flag.strip()) or percentage is None or percentage > 100:
+            raise ImproperlyConfigured(
+                f"{name} must list flags such as new_crm=on, old_crm=off or beta=25%, separated by commas; it has "
+                f"{word!r}."
+            )
+        found[flag.strip()] = percentage
+    return found
+
+
 def variables(name: str, names: list[str]) -> list[str]:
     """Return the names of environment variables; reject those of toolhub itself."""
     for one in names:

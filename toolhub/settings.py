@@ -16,6 +16,8 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 # --- environment and address ---------------------------------------------------------------------------------------
 ENVIRONMENT = env.text("TOOLHUB_ENVIRONMENT", "development")
 DEVELOPMENT = ENVIRONMENT == "development"
+FLAGS = env.flags("TOOLHUB_FLAGS")
+"""Percentages of the users for whom flags are on, by name: they override those of the admin."""
 DEBUG = env.boolean("TOOLHUB_DEBUG", False)
 DATA_DIR = Path(env.text("TOOLHUB_DATA_DIR", str(BASE_DIR / ".data"))).absolute()
 PUBLIC_URL = env.url("TOOLHUB_PUBLIC_URL", "http://localhost:8000")

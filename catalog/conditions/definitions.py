@@ -22,6 +22,7 @@ from typing import Any, Final, TypeAlias
 from catalog.canonical import dumps
 from catalog.conditions import expectations
 from catalog.conditions.expectations import Expectation
+from catalog.conditions.mistakes import ConditionError
 from catalog.schemas import patterns, redos
 from toolhub.wire import json_pointer
 
@@ -43,14 +44,6 @@ _OPERANDS: Final = {
 }  # fmt: skip
 
 Steps: TypeAlias = tuple[str | None, ...]
-
-
-class ConditionError(ValueError):
-    """A mistake in stored conditions: a code with parameters. `catalog.conditions.words` has the sentences."""
-
-    def __init__(self, code: str, number: int = 0, **params: object) -> None:
-        super().__init__(code)
-        self.code, self.number, self.params = code, number, params
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from catalog.conditions.constraints import NOTHING
-from catalog.conditions.definitions import ITEMS, Condition, ConditionError, Steps, path_text
+from catalog.conditions.definitions import ITEMS, Condition, Steps, path_text
+from catalog.conditions.mistakes import ConditionError
 from catalog.conditions.narrowing import Narrowing
 from catalog.conditions.original import UNIONS, Original
 from catalog.schemas import errors

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from catalog.conditions.constraints import NOTHING, Constraint
-from catalog.conditions.definitions import FIXED, ITEMS, Condition, ConditionError, Steps
+from catalog.conditions.definitions import FIXED, ITEMS, Condition, Steps
 from catalog.conditions.fixed_values import FixedValues, remaining_required
+from catalog.conditions.mistakes import ConditionError
 from catalog.conditions.narrowing import Demand, Narrowing
 from catalog.conditions.original import Original
 from catalog.schemas import defaults, errors
@@ -31,12 +32,22 @@ class Alternative:
     grant_id: int
     constraints: tuple[Constraint, ...] = ()
     fixed: tuple[Condition, ...] = ()
+    names_item: bool = False
+    """Whether the grant names the item itself: then the item must have every argument that a condition is about."""
 
     @classmethod
-    def of(cls, grant_id: int, conditions: Sequence[Condition], lists: Mapping[str, Sequence[str]]) -> Alternative:
+    def of(
+        cls,
+        grant_id: int,
+        conditions: Sequence[Condition],
+        lists: Mapping[str, Sequence[str]],
+        *,
+        names_item: bool = False,
+    ) -> Alternative:
         """Return what a grant with these conditions allows to a person with these value lists."""
         constraints = tuple(Constraint.of(one, lists) for one in conditions if one.operator != FIXED)
-        return cls(grant_id, constraints, tuple(one for one in conditions if one.operator == FIXED))
+        fixed = tuple(one for one in conditions if one.operator == FIXED)
+        return cls(grant_id, constraints, fixed, names_item)
 
     @property
     def is_free(self) -> bool:
@@ -50,11 +61,20 @@ class Denial:
 
     grant_id: int
     constraints: tuple[Constraint, ...]
+    names_item: bool = False
+    """Whether the grant names the item itself. Then it denies every call of an item without one of the arguments."""
 
     @classmethod
-    def of(cls, grant_id: int, conditions: Sequence[Condition], lists: Mapping[str, Sequence[str]]) -> Denial:
-        """Return what a grant with these conditions denies to a person with these value lists."""
-        return cls(grant_id, tuple(Constraint.of(one, lists, is_negated=True) for one in conditions))
+    def of(
+        cls,
+        grant_id: int,
+        conditions: Sequence[Condition],
+        lists: Mapping[str, Sequence[str]],
+        *,
+        names_item: bool = False,
+    ) -> Denial:
+        """Return what a grant with these conditions denies to a person with these lists. None fixes a value."""
+        return cls(grant_id, tuple(Constraint.of(one, lists, is_negated=True) for one in conditions), names_item)
 
 
 @dataclass(frozen=True)
@@ -111,8 +131,11 @@ class Way:
 class Form:
     """One person's form of a definition."""
 
-    def __init__(self, permission: Permission, schema: dict[str, Any], *, fills_defaults: bool = True) -> None:
+    def __init__(
+        self, permission: Permission, schema: dict[str, Any], *, fills_defaults: bool = True, takes_fixed: bool = True
+    ) -> None:
         self.permission = permission
+        self._takes_fixed = takes_fixed
         self.ways: list[Way] = []
         self.misfits: dict[int, ConditionError] = {}
         """Grants whose conditions do not fit this schema, with the reason: they allow nothing."""
@@ -181,12 +204,30 @@ class Form:
 
     def _check_places(self, alternative: Alternative) -> None:
         """Raise ConditionError for a constraint on an argument that the definition does not have."""
-        for one in alternative.constraints:
-            if not one.may_be_absent and not self.original.has_place(one.steps):
-                raise ConditionError("no_argument", path=one.steps)
+        for steps in [one.steps for one in alternative.constraints] + [one.steps for one in alternative.fixed]:
+            if self.original.is_secret(steps):
+                raise ConditionError("secret", path=steps)
+        if alternative.fixed and not self._takes_fixed:
+            raise ConditionError("no_fixed", path=alternative.fixed[0].steps)
+        for constraint in alternative.constraints:
+            needed = alternative.names_item or not constraint.may_be_absent
+            if needed and not self.original.has_place(constraint.steps):
+                raise ConditionError("no_argument", path=constraint.steps)
         for denial in self.permission.denials:
-            if all(not one.may_be_absent and not self.original.has_place(one.steps) for one in denial.constraints):
-                raise ConditionError("denied", path=denial.constraints[0].steps, grant=denial.grant_id)
+            self._check_denial(denial)
+
+    def _check_denial(self, denial: Denial) -> None:
+        """Raise ConditionError for a denial that holds for every call, or in doubt."""
+        missing = []
+        for one in denial.constraints:
+            if self.original.is_secret(one.steps):
+                raise ConditionError("denied_secret", path=one.steps, grant=denial.grant_id)
+            if not self.original.has_place(one.steps):
+                missing.append(one)
+        if missing and denial.names_item:
+            raise ConditionError("gone", path=missing[0].steps, grant=denial.grant_id)
+        if len(missing) == len(denial.constraints) and not any(one.may_be_absent for one in missing):
+            raise ConditionError("denied", path=missing[0].steps, grant=denial.grant_id)
 
     def _singles(self) -> list[Constraint]:
         return [denial.constraints[0] for denial in self.permission.denials if len(denial.constraints) == 1]

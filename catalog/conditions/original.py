@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, Final
 from urllib.parse import unquote
@@ -10,6 +10,7 @@ from urllib.parse import unquote
 from jsonschema import Draft7Validator
 
 from catalog.conditions.definitions import ITEMS, Steps
+from catalog.schemas import errors
 from catalog.schemas.full_check import compile_fits
 from catalog.schemas.schema_rules import LISTS, MAPS, MAX_HOPS, SINGLE, dialect, subschemas
 from toolhub.wire import json_pointer
@@ -51,25 +52,35 @@ class Original:
 
     def has_place(self, steps: Steps) -> bool:
         """Return whether the schema names the argument at this place, in one of its alternatives at least."""
-        return self._search(self.schema, steps)
+        return any(True for _ in self._places(self.schema, steps))
 
-    def _search(self, part: Any, steps: Steps) -> bool:
+    def is_secret(self, steps: Steps) -> bool:
+        """Return whether the argument at this place, or one around it, is a secret, or has one in it."""
+        return any(self._places(self.schema, steps))
+
+    def _places(self, part: Any, steps: Steps, *, is_inside: bool = False) -> Iterator[bool]:
+        """Yield for each alternative that names the argument whether it is a secret there."""
         if part is True and not steps:
-            return True
+            yield is_inside
         if not isinstance(part, dict):
-            return False
+            return
+        is_inside = is_inside or errors.is_secret(part)
         part = self.resolve(part)
+        is_inside = is_inside or errors.is_secret(part)
         if not steps:
-            return True
+            yield is_inside or errors.holds_secret(part)
+            return
         inside: list[Any] = []
         if steps[0] is ITEMS:
             items = part.get("items")
             inside = [*(items if isinstance(items, list) else [items]), *part.get("prefixItems", ())]
         elif steps[0] in (part.get("properties") or {}):
             inside = [part["properties"][steps[0]]]
-        if any(self._search(one, steps[1:]) for one in inside if one is not None):
-            return True
-        return any(self._search(one, steps) for union in (*UNIONS, "allOf") for one in part.get(union) or ())
+        for one in inside:
+            yield from self._places(one, steps[1:], is_inside=is_inside)
+        for union in (*UNIONS, "allOf"):
+            for one in part.get(union) or ():
+                yield from self._places(one, steps, is_inside=is_inside)
 
 
 def is_draft_07(schema: dict[str, Any]) -> bool:

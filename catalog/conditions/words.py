@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from django.utils.translation import gettext, gettext_noop
 
-from catalog.conditions.definitions import ITEMS, Condition, ConditionError, Steps, path_text
+from catalog.conditions.definitions import ITEMS, Condition, Steps, path_text
+from catalog.conditions.mistakes import FlagError, Mistake, WindowError
 from catalog.schemas import errors
 
 Translate = Callable[[str], str]
@@ -53,7 +54,7 @@ _MISTAKES: Final = {
     "empty_range": gettext_noop("No number is between these bounds. Exchange them."),
     "overlap": gettext_noop("%(path)s has a fixed value, so that %(other)s cannot have another condition. Remove one."),
     "twice": gettext_noop("The condition on %(path)s is there twice. Remove one."),
-    "no_argument": gettext_noop("The tool has no argument %(path)s."),
+    "no_argument": gettext_noop("There is no argument %(path)s."),
     "denied": gettext_noop(
         "Grant %(grant)s denies it also when %(path)s is left out, and the tool has no such argument."
     ),
@@ -63,18 +64,46 @@ _MISTAKES: Final = {
         'The argument %(path)s cannot have a fixed value: its object uses "%(keyword)s". Only arguments that the '
         "schema names one by one can."
     ),
+    "no_list": gettext_noop("There is no value list “%(name)s”. Create it first, or choose another one."),
+    "secret": gettext_noop("The argument %(path)s is secret, so that no condition can name its values."),
+    "no_fixed": gettext_noop("The argument %(path)s is part of an address: clients always send it. Use “equals”."),
+    "fixed_denied": gettext_noop("A grant that denies cannot fix a value. Use “equals”."),
+    "gone": gettext_noop("Grant %(grant)s denies calls by the argument %(path)s, and the definition has none."),
+    "denied_secret": gettext_noop("Grant %(grant)s denies calls by the secret argument %(path)s."),
     "wrong_fixed": gettext_noop("%(value)s is no value that the tool accepts for %(path)s."),
 }
 EXAMPLE: Final = '{"path": "/region", "op": "equals", "value": "emea"}'
+_WINDOW_MISTAKES: Final = {
+    "not_list": gettext_noop("Time windows are a list of objects, such as %(example)s."),
+    "too_many": gettext_noop("A grant can have at most %(most)s time windows."),
+    "not_window": gettext_noop(
+        'A time window is an object with exactly "days", "from", "to" and "zone", such as %(example)s.'
+    ),
+    "days": gettext_noop('"days" must be a list of different days of these: %(known)s.'),
+    "time": gettext_noop('"%(value)s" is no time at which a window can start or end. Write it like 09:00.'),
+    "same_time": gettext_noop("The window starts and ends at the same time. For a whole day, write 00:00 and 24:00."),
+    "zone": gettext_noop('There is no time zone "%(name)s". Write it like Europe/Berlin or UTC.'),
+}
+WINDOW_EXAMPLE: Final = '{"days": ["mon", "tue"], "from": "09:00", "to": "17:30", "zone": "Europe/Berlin"}'
+_FLAG_MISTAKES: Final = {
+    "not_list": gettext_noop("Enter names of flags, separated by commas."),
+    "too_many": gettext_noop("A grant can have at most %(most)s flags."),
+    "name": gettext_noop("A flag's name has 1 to 100 letters A-Z and a-z, digits, underscores, hyphens and dots."),
+    "no_flag": gettext_noop("There is no flag “%(name)s”. Create it first, or choose another one."),
+}
 
 
-def mistake(error: ConditionError) -> str:
+def mistake(error: Mistake) -> str:
     """Return what is wrong and what to do, in the language of the page."""
     params = {name: _readable(value) for name, value in error.params.items()}
-    sentence = gettext(_MISTAKES[error.code]) % {"example": EXAMPLE, **params}
-    if not error.number:
-        return sentence
-    return gettext("Condition %(number)s: %(sentence)s") % {"number": error.number, "sentence": sentence}
+    sentences, example, numbered = _MISTAKES, EXAMPLE, gettext_noop("Condition %(number)s: %(sentence)s")
+    if isinstance(error, WindowError):
+        sentences, example = _WINDOW_MISTAKES, WINDOW_EXAMPLE
+        numbered = gettext_noop("Time window %(number)s: %(sentence)s")
+    elif isinstance(error, FlagError):
+        sentences, example, numbered = _FLAG_MISTAKES, "", gettext_noop("Flag %(number)s: %(sentence)s")
+    sentence = gettext(sentences[error.code]) % {"example": example, **params}
+    return gettext(numbered) % {"number": error.number, "sentence": sentence} if error.number else sentence
 
 
 def english(condition: Condition) -> str:

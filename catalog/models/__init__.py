@@ -17,12 +17,14 @@ from catalog.models.task_state import StoredResult, Task
 from catalog.models.tool_tests import ToolTest
 from catalog.models.tools import Tool, Toolset
 from catalog.models.upstreams import Upstream
+from catalog.models.value_lists import Flag, ValueList, ValueListPart
 
 __all__ = [
     "AccessRequest",
     "CallReport",
     "CatalogueRevision",
     "ConnectedAccount",
+    "Flag",
     "Grant",
     "ImportBatch",
     "ImportedDocument",
@@ -39,6 +41,8 @@ __all__ = [
     "ToolTest",
     "Toolset",
     "Upstream",
+    "ValueList",
+    "ValueListPart",
 ]
 
 

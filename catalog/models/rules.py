@@ -11,6 +11,8 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 from simple_history.models import HistoricalRecords
 
+from catalog.conditions.words import EXAMPLE, WINDOW_EXAMPLE
+from catalog.models import grant_conditions
 from catalog.models import validators as check
 from catalog.models.fields import JSONTextField, check_kinds
 from catalog.models.items import Prompt, Resource
@@ -71,6 +73,32 @@ class Grant(models.Model):
             "Applies only if TOOLHUB_ENVIRONMENT is one of these names, such as production, staging. Empty: "
             "all environments."
         ),
+    )
+    conditions = JSONTextField(
+        _("conditions"),
+        default=list,
+        blank=True,
+        validators=[check.conditions],
+        help_text=_(
+            "What the arguments of a call must be, as a list such as %(example)s. All of them hold. An allow permits "
+            "only such calls, and clients see the narrowed definition. A deny denies only such calls."
+        )
+        % {"example": f"[{EXAMPLE}]"},
+    )
+    windows = JSONTextField(
+        _("time windows"),
+        default=list,
+        blank=True,
+        validators=[check.windows],
+        help_text=_("Weekdays and hours at which the grant applies, as a list such as %(example)s. Empty: always.")
+        % {"example": f"[{WINDOW_EXAMPLE}]"},
+    )
+    flags = JSONTextField(
+        _("flags"),
+        default=list,
+        blank=True,
+        validators=[check.flags],
+        help_text=_("Applies only to users for whom all these flags are on. Empty: to all."),
     )
     note = models.CharField(
         _("note"),
@@ -136,6 +164,7 @@ class Grant(models.Model):
         super().clean()
         check_kinds(self)
         check.grant(self)
+        grant_conditions.check_grant(self)
 
 
 LIMITED_METHODS = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -13,6 +14,10 @@ from django.core.exceptions import ValidationError
 from django.utils.translation import gettext_lazy as _
 
 from audit.actions import actor
+from catalog.conditions import definitions, words
+from catalog.conditions import flags as named_flags
+from catalog.conditions import windows as time_windows
+from catalog.conditions.mistakes import Mistake
 from catalog.models import app_pages
 from catalog.models.fields import reject
 from catalog.runners import registry
@@ -313,6 +318,25 @@ def environments(value: Any) -> None:
             _("Enter names such as production, staging. Use letters, digits, underscore, hyphen and dot."),
             code="invalid",
         )
+
+
+def conditions(value: Any) -> None:
+    _parse(definitions.parse, value)
+
+
+def windows(value: Any) -> None:
+    _parse(time_windows.parse, value)
+
+
+def flags(value: Any) -> None:
+    _parse(named_flags.parse, value)
+
+
+def _parse(parse: Callable[[Any], object], value: Any) -> None:
+    try:
+        parse(value)
+    except Mistake as mistake:
+        raise ValidationError(words.mistake(mistake), code="invalid") from None
 
 
 def _filled_fields(row: Grant | Limit, *names: str) -> list[str]:

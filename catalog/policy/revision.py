@@ -19,6 +19,7 @@ from django.db import DEFAULT_DB_ALIAS, connections, models, transaction
 
 from catalog.models import (
     CatalogueRevision,
+    Flag,
     Grant,
     Limit,
     PersonalSecret,
@@ -28,6 +29,8 @@ from catalog.models import (
     Tool,
     Toolset,
     Upstream,
+    ValueList,
+    ValueListPart,
 )
 
 REVISION = CatalogueRevision._meta.db_table
@@ -66,6 +69,9 @@ def watched_columns() -> dict[type[models.Model], tuple[str, ...]]:
         Toolset: ("name",),
         Grant: (),
         Limit: (),
+        ValueList: ("name",),
+        ValueListPart: (),
+        Flag: ("name", "percentage"),
         Secret: ("name", "kind", "hosts", "value"),
         PersonalSecret: (),
         Upstream: ("name", "enabled", *Upstream.CONNECTION_FIELDS),

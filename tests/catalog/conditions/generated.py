@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from catalog.conditions import definitions
+from catalog.conditions import definitions, mistakes
 from catalog.conditions.definitions import Condition
 
 NAMES = ("a", "b", "c")
@@ -186,7 +186,7 @@ def conditions(draw: st.DrawFn, schema: dict[str, Any], *, with_fixed: bool = Tr
         data["optional"] = True
     try:
         return definitions.parse([data])[0]
-    except definitions.ConditionError:
+    except mistakes.ConditionError:
         return None
 
 

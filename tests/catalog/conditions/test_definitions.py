@@ -9,12 +9,12 @@ import pytest
 from catalog.conditions.definitions import (
     MAX_BOUND,
     MAX_CONDITIONS,
-    ConditionError,
     as_json,
     parse,
     parse_path,
     path_text,
 )
+from catalog.conditions.mistakes import ConditionError
 
 AT = {"path": "/a"}
 

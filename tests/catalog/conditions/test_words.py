@@ -10,8 +10,10 @@ import pytest
 from django.utils.translation import override
 
 import catalog.conditions
+import catalog.models
 from catalog.conditions import words
-from catalog.conditions.definitions import ConditionError, parse
+from catalog.conditions.definitions import parse
+from catalog.conditions.mistakes import ConditionError
 
 
 @pytest.mark.parametrize(
@@ -51,11 +53,19 @@ def test_a_mistake_says_which_condition_and_what_to_do() -> None:
         assert words.mistake(raised.value).startswith("条件 2：路径 region 不是参数的位置。")
 
 
-def test_every_mistake_has_a_sentence() -> None:
-    folder = Path(str(catalog.conditions.__file__)).parent
+@pytest.mark.parametrize(
+    ("kind", "sentences"),
+    [
+        ("ConditionError", words._MISTAKES),
+        ("WindowError", words._WINDOW_MISTAKES),
+        ("FlagError", words._FLAG_MISTAKES),
+    ],
+)
+def test_every_mistake_has_a_sentence(kind: str, sentences: dict[str, str]) -> None:
     codes = set()
-    for path in folder.glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "ConditionError":
-                codes |= {one.value for one in ast.walk(node.args[0]) if isinstance(one, ast.Constant)}
-    assert codes == set(words._MISTAKES) and len(codes) > 20
+    for package in (catalog.conditions, catalog.models):
+        for path in Path(str(package.__file__)).parent.glob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Call) and getattr(node.func, "id", "") == kind:
+                    codes |= {one.value for one in ast.walk(node.args[0]) if isinstance(one, ast.Constant)}
+    assert codes == set(sentences) and len(codes) > 3

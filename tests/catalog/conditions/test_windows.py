@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.policy import windows
-from catalog.policy.windows import WindowError, is_open, next_change, parse
+from catalog.conditions import windows
+from catalog.conditions.mistakes import WindowError
+from catalog.conditions.windows import is_open, next_change, parse
 from tests.bounded import bounded
 
 OFFICE = {"days": ["mon", "tue", "wed", "thu", "fri"], "from": "09:00", "to": "17:30", "zone": "Europe/Berlin"}

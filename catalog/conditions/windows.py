@@ -17,20 +17,13 @@ from functools import lru_cache
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
+from catalog.conditions.mistakes import WindowError
 from toolhub.time_zones import find_zone
 
 DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 MAX_WINDOWS: Final = 20
 MINUTES_PER_DAY: Final = 24 * 60
 _TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])|24:00")
-
-
-class WindowError(ValueError):
-    """A mistake in stored windows: a code with parameters."""
-
-    def __init__(self, code: str, number: int = 0, **params: object) -> None:
-        super().__init__(code)
-        self.code, self.number, self.params = code, number, params
 
 
 @dataclass(frozen=True, slots=True)

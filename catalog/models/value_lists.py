@@ -1,0 +1,178 @@
+"""Value lists: values that conditions of grants refer to by the name of the list, for everyone, a group or a user."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Final
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.core.validators import MaxValueValidator
+from django.db import models
+from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
+from simple_history.models import HistoricalRecords
+
+from catalog.models.base import check_name, check_unlike
+from catalog.models.fields import JSONTextField, check_kinds, reject
+from catalog.models.rules import Grant
+from catalog.querysets import CatalogueQuerySet
+
+MAX_VALUES: Final = 10_000
+MAX_VALUE_CHARACTERS: Final = 500
+
+
+def check_values(value: Any) -> None:
+    """Raise ValidationError unless this is a list of texts that a condition can compare."""
+    if not isinstance(value, list):
+        reject(_("Enter a list of texts."))
+    if len(value) > MAX_VALUES:
+        reject(_("A list can have at most %(most)s values."), most=f"{MAX_VALUES:,}")
+    seen: set[str] = set()
+    for number, one in enumerate(value, 1):
+        if not isinstance(one, str) or not 1 <= len(one) <= MAX_VALUE_CHARACTERS:
+            text = _("Value %(number)s must be a text of 1 to %(most)s characters.")
+            reject(text, number=number, most=MAX_VALUE_CHARACTERS)
+        if one in seen:
+            reject(_("The value “%(value)s” is there twice. Remove one."), value=one[:100])
+        seen.add(one)
+
+
+class NamedForGrants(models.Model):
+    """A row that grants refer to by its name. It keeps the name, and stays, as long as a grant uses it."""
+
+    name = models.CharField(_("name"), max_length=100, unique=True, validators=[check_name])
+    description = models.CharField(_("description"), max_length=500, blank=True)
+
+    objects = CatalogueQuerySet.as_manager()
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return self.name
+
+    @classmethod
+    def find_users(cls, name: str) -> list[int]:
+        """Return the ids of the grants that refer to this name."""
+        raise NotImplementedError
+
+    def clean(self) -> None:
+        super().clean()
+        check_unlike(self, self.name)
+        stored = type(self)._default_manager.filter(pk=self.pk).values_list("name", flat=True).first()
+        if stored is not None and stored != self.name and (users := self.find_users(stored)):
+            raise ValidationError({"name": self.in_use(stored, users)})
+
+    @staticmethod
+    def in_use(name: str, users: list[int]) -> str:
+        """Return why a name that grants use cannot go away."""
+        numbers = ", ".join(map(str, users[:10])) + (" ..." if len(users) > 10 else "")
+        return ngettext(
+            "“%(name)s” is used by grant %(numbers)s. Change or delete that grant first.",
+            "“%(name)s” is used by grants %(numbers)s. Change or delete these grants first.",
+            len(users),
+        ) % {"name": name, "numbers": numbers}
+
+
+class ValueList(NamedForGrants):
+    """A named list of texts, such as our repositories. A person's values are those of all parts that reach them."""
+
+    history = HistoricalRecords()
+
+    class Meta:
+        verbose_name = _("value list")
+        verbose_name_plural = _("value lists")
+        ordering: ClassVar = ["name"]
+
+    @classmethod
+    def find_users(cls, name: str) -> list[int]:
+        rows = Grant.objects.exclude(conditions=[]).order_by("pk").values_list("pk", "conditions")
+        return [pk for pk, found in rows if any(one.get("list") == name for one in found)]
+
+
+class ValueListPart(models.Model):
+    """The values that a value list has for everyone, for the members of a group, or for one user."""
+
+    value_list = models.ForeignKey(ValueList, models.CASCADE, verbose_name=_("value list"), related_name="parts")
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        models.CASCADE,
+        verbose_name=_("user"),
+        null=True,
+        blank=True,
+        related_name="value_list_parts",
+    )
+    group = models.ForeignKey(
+        "auth.Group", models.CASCADE, verbose_name=_("group"), null=True, blank=True, related_name="value_list_parts"
+    )
+    everyone = models.BooleanField(_("everyone"), default=False)
+    entries = JSONTextField(_("values"), default=list, blank=True, validators=[check_values])
+
+    objects = CatalogueQuerySet.as_manager()
+    history = HistoricalRecords()
+
+    class Meta:
+        verbose_name = _("values for a group, a user or everyone")
+        verbose_name_plural = _("values for groups, users and everyone")
+        ordering: ClassVar = ["value_list", "id"]
+        constraints: ClassVar = [
+            models.CheckConstraint(
+                condition=Q(user__isnull=False, group__isnull=True, everyone=False)
+                | Q(user__isnull=True, group__isnull=False, everyone=False)
+                | Q(user__isnull=True, group__isnull=True, everyone=True),
+                name="value_list_part_has_one_subject",
+                violation_error_message=_("Choose exactly one of user, group and everyone."),
+            ),
+            *(
+                models.UniqueConstraint(
+                    fields=["value_list", *([subject] if subject != "everyone" else [])],
+                    condition=Q(everyone=True) if subject == "everyone" else Q(**{f"{subject}__isnull": False}),
+                    name=f"one_value_list_part_{subject}",
+                    violation_error_message=_("The list already has values for this user or group, or for everyone."),
+                )
+                for subject in ("user", "group", "everyone")
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.value_list} for {self.subject}"
+
+    @property
+    def subject(self) -> str:
+        if self.user_id is not None:
+            return f"user {self.user}"
+        return f"group {self.group}" if self.group_id is not None else "everyone"
+
+    def clean(self) -> None:
+        super().clean()
+        check_kinds(self)
+
+
+class Flag(NamedForGrants):
+    """A switch that grants refer to: on for a percentage of the users, the same ones as long as it stays."""
+
+    percentage = models.PositiveSmallIntegerField(
+        _("percentage"),
+        default=0,
+        validators=[MaxValueValidator(100)],
+        help_text=_("On for so many percent of the users: 0 switches it off, 100 switches it on for everyone."),
+    )
+    history = HistoricalRecords()
+
+    class Meta:
+        verbose_name = _("flag")
+        verbose_name_plural = _("flags")
+        ordering: ClassVar = ["name"]
+        constraints: ClassVar = [
+            models.CheckConstraint(
+                condition=Q(percentage__lte=100),
+                name="flag_percentage",
+                violation_error_message=_("The percentage must be between 0 and 100."),
+            )
+        ]
+
+    @classmethod
+    def find_users(cls, name: str) -> list[int]:
+        rows = Grant.objects.exclude(flags=[]).order_by("pk").values_list("pk", "flags")
+        return [pk for pk, found in rows if name in found]
