@@ -11,7 +11,7 @@ from audit.hooks import Definition
 from catalog.calls import call_log
 from catalog.models import Prompt, Resource, Tool, Upstream
 from catalog.policy import loader
-from catalog.policy.definitions import EMPTY, Item
+from catalog.policy.definitions import EMPTY, Item, digest
 
 MAX_VERSIONS = 20
 """Maximum number of versions before the call that are compared with the logged hash."""
@@ -60,5 +60,5 @@ def _hashes(item: Item) -> set[str]:
     if (source := loader.upstream_source(item)) is not None:
         upstream = Upstream.objects.filter(name=source[0]).first()
         if upstream is not None:
-            found.add(loader.digest([item.hash, upstream.connection_settings()]))
+            found.add(digest([item.hash, upstream.connection_settings()]))
     return found

@@ -5,12 +5,17 @@ Pure: no ORM, no Django. Everything here is built once per catalogue revision an
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from audit.types import Reason
+from catalog.canonical import dumps
+from catalog.conditions.definitions import Condition
+from catalog.conditions.forms import Form
+from catalog.conditions.windows import Window
 
 Kind = Literal["tool", "resource", "prompt"]
 EMPTY: frozenset[int] = frozenset()
@@ -28,6 +33,7 @@ _ENGLISH: Final = {
     "rule.quarantined_rejected": "quarantined: the change of its definition was rejected",
     "rule.unlistable": "hidden: its schema breaks a rule",
     "rule.unpinned": "not compared with its upstream server yet",
+    "rule.unfit": "no arguments satisfy the conditions of the grants",
     "rule.own_result": "the caller's own result",
     GRANT: "Grant {number}: {effect} {target} to {whom}",
     LIMIT: "Limit {number}: {rate} on {target} for {whom}",
@@ -46,8 +52,10 @@ _SUBJECT_TEXTS: Final = {
 class Rule(Reason):
     """The grant or limit that decided. `catalog.policy.messages` puts it in the language of a page.
 
-    Parameters of a grant: number, effect, kind and name of the target, by (user, group, everyone) and whom. Of a
-    limit: number, rate, kind ("all" for all tools, or "method") and name of the target, by (its scope) and whom.
+    Parameters of a grant: number, effect, kind and name of the target, by (user, group, everyone), whom, and
+    conditional where it has conditions on arguments.
+
+    Of a limit: number, rate, kind ("all" for all tools, or "method") and name of the target, by (its scope) and whom.
     """
 
     @cached_property
@@ -57,9 +65,10 @@ class Rule(Reason):
         if self.code not in (GRANT, LIMIT):
             return _ENGLISH[self.code]
         target = "all tools" if params["kind"] == "all" else f"{params['kind']} {params['name']}"
-        return _ENGLISH[self.code].format_map(
+        sentence = _ENGLISH[self.code].format_map(
             {**params, "target": target, "whom": _SUBJECT_TEXTS[params["by"]].format(params["whom"])}
         )
+        return f"{sentence}, with conditions" if params.get("conditional") else sentence
 
     @cached_property
     def text(self) -> str:
@@ -110,6 +119,10 @@ class ToolDefinition:
     """Origin and name of the approved definition at its source; None for an item without one."""
     fill_defaults: bool = True
     """Whether missing arguments get the default that the schema names."""
+    base: ToolDefinition | None = None
+    """Of one person's form of a tool: the tool itself. `hash` stays that of the tool, as the log keeps it."""
+    form: Form | None = None
+    """What the person may send, when a condition says so."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,6 +158,8 @@ class ResourceDefinition:
     source: str = ""
     connection: dict[str, Any] | None = None
     """How the upstream server that has the content is reached; raw."""
+    form: Form | None = None
+    """Values of the variables that one person may send, when a condition says so."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -172,6 +187,10 @@ class PromptDefinition:
     source: str = ""
     connection: dict[str, Any] | None = None
     """How the upstream server that has the messages is reached; raw."""
+    base: PromptDefinition | None = None
+    """Of one person's form of a prompt: the prompt itself."""
+    form: Form | None = None
+    """What the person may send, when a condition says so."""
 
 
 Item: TypeAlias = ToolDefinition | ResourceDefinition | PromptDefinition
@@ -194,12 +213,19 @@ class GrantRule:
     """Empty: all environments."""
     target_name: str = ""
     subject_name: str = ""
+    conditions: tuple[Condition, ...] = ()
+    """On arguments. An allow permits only calls that satisfy all of them, a denial denies only those."""
+    windows: tuple[Window, ...] = ()
+    """Empty: always."""
+    flags: frozenset[str] = frozenset()
+    """It applies to users for whom all these flags are on."""
 
     @cached_property
     def rule(self) -> Rule:
         """Return the rule, such as 'Grant 12: allow toolset Files to group analysts'; made on first use and kept."""
         params = {"number": self.id, "effect": self.effect, "kind": self.target_kind, "name": self.target_name}
-        return Rule(GRANT, {**params, "by": self.subject_kind, "whom": self.subject_name})
+        params |= {"by": self.subject_kind, "whom": self.subject_name}
+        return Rule(GRANT, {**params, "conditional": True} if self.conditions else params)
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,6 +256,21 @@ class Member:
     group_ids: frozenset[int]
 
 
+@dataclass(frozen=True, slots=True)
+class ValueListEntries:
+    """What one value list has for a user, a group or everyone."""
+
+    subject_kind: str
+    """user | group | everyone"""
+    subject_id: int | None
+    entries: tuple[str, ...]
+
+
+def digest(value: Any) -> str:
+    """Return the SHA-256 of a JSON value, in hexadecimal digits."""
+    return hashlib.sha256(dumps(value).encode("utf-8", "surrogatepass")).hexdigest()
+
+
 def sort_key(item: Item) -> tuple[int, str]:
     """Return the sort key of every list: position, then name (resources: then address)."""
     return (item.position, f"{item.name}\0{item.uri}" if isinstance(item, ResourceDefinition) else item.name)
@@ -256,6 +297,9 @@ class Snapshot:
     """Only tools that have any."""
     limits_by_method: dict[str, tuple[LimitRule, ...]] = field(repr=False)
     """Only methods that have any."""
+    value_lists: dict[str, tuple[ValueListEntries, ...]] = field(repr=False)
+    flags: dict[str, int]
+    """Percentages of the users for whom the flags are on."""
 
     @classmethod
     def build(
@@ -266,6 +310,8 @@ class Snapshot:
         grants: Iterable[GrantRule] = (),
         limits: Iterable[LimitRule] = (),
         members: Mapping[int, Member] | None = None,
+        value_lists: Mapping[str, tuple[ValueListEntries, ...]] | None = None,
+        flags: Mapping[str, int] | None = None,
     ) -> Snapshot:
         ordered = sorted(items, key=sort_key)
         grants, limits = tuple(grants), tuple(limits)
@@ -296,6 +342,8 @@ class Snapshot:
             grants_to_everyone=tuple(rule for rule in grants if rule.subject_kind == "everyone"),
             limits_by_tool=_limits_by_tool(tools, by_toolset, limits),
             limits_by_method=_limits_by_method(limits),
+            value_lists=dict(value_lists or {}),
+            flags=dict(flags or {}),
         )
 
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 from django.utils.translation import override
 
 from catalog.canonical import dumps, loads
-from catalog.models import Grant, Limit, Prompt, Resource, Tool, Upstream, app_pages
+from catalog.conditions import definitions, windows
+from catalog.conditions import flags as named_flags
+from catalog.conditions.expectations import BELONGS_TO
+from catalog.conditions.mistakes import ConditionError, Mistake
+from catalog.models import Flag, Grant, Limit, Prompt, Resource, Tool, Upstream, ValueList, ValueListPart, app_pages
 from catalog.models.pinned import HINTS, identity
 from catalog.policy import revision
 from catalog.policy.definitions import (
@@ -27,6 +31,8 @@ from catalog.policy.definitions import (
     ResourceDefinition,
     Snapshot,
     ToolDefinition,
+    ValueListEntries,
+    digest,
 )
 from catalog.schemas.schema_rules import MAX_BYTES, check_stored
 from toolhub.wire import headers
@@ -35,10 +41,6 @@ log = logging.getLogger(__name__)
 UPSTREAM = "upstream_mcp"
 CHUNK_ROWS = 500
 """Number of rows per query: below every database's limit on parameters."""
-
-
-def digest(value: Any) -> str:
-    return hashlib.sha256(dumps(value).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _is_unlistable(row: dict[str, Any]) -> bool:
@@ -218,7 +220,8 @@ def _seconds(time: datetime | None) -> float | None:
     return None if time is None else time.timestamp()
 
 
-def load_grants() -> Iterator[GrantRule]:
+def load_grants(lists: Collection[str], flags: Collection[str]) -> Iterator[GrantRule]:
+    """Yield the grants. In doubt they allow less: where a stored condition cannot be read, or names what is gone."""
     columns: tuple[str, ...] = (
         "id",
         "effect",
@@ -230,7 +233,7 @@ def load_grants() -> Iterator[GrantRule]:
         "resource__uri",
     )
     columns += ("resource__uri_template", "prompt_id", "prompt__name", "user_id", "user__username", "group_id")
-    columns += ("group__name", "starts", "ends", "environments")
+    columns += ("group__name", "starts", "ends", "environments", "conditions", "windows", "flags")
     for row in Grant.objects.order_by("id").values(*columns):
         kind = next(kind for kind in Grant.TARGETS if row[f"{kind}_id"] is not None)
         name = row["resource__uri"] or row["resource__uri_template"] if kind == "resource" else row[f"{kind}__name"]
@@ -240,6 +243,9 @@ def load_grants() -> Iterator[GrantRule]:
             who, subject_id, subject = "group", row["group_id"], row["group__name"]
         else:
             who, subject_id, subject = "everyone", None, ""
+        limits = _read_restrictions(row, lists, flags)
+        if limits is None:
+            continue
         yield GrantRule(
             id=row["id"],
             effect=row["effect"],
@@ -252,7 +258,43 @@ def load_grants() -> Iterator[GrantRule]:
             environments=frozenset(row["environments"]),
             target_name=name,
             subject_name=subject,
+            **limits,
         )
+
+
+def _read_restrictions(row: dict[str, Any], lists: Collection[str], flags: Collection[str]) -> dict[str, Any] | None:
+    """Return the conditions, windows and flags of a grant; None for an allow of which one cannot be read."""
+    if row["conditions"] == row["windows"] == row["flags"] == []:
+        return {}
+    denies = row["effect"] == Grant.Effect.DENY
+    try:
+        conditions = definitions.parse(row["conditions"])
+        if denies and any(one.operator == definitions.FIXED for one in conditions):
+            raise ConditionError("fixed_denied")
+        found = (conditions, windows.parse(row["windows"]), named_flags.parse(row["flags"]))
+    except Mistake as error:
+        log.warning("grant %s cannot be read, %s: %s", row["id"], "it denies all" if denies else "unused", error.code)
+        return {} if denies else None
+    if denies:
+        kept = tuple(one for one in conditions if one.operator != BELONGS_TO or one.value in lists)
+        return {"conditions": kept, "windows": found[1], "flags": found[2].intersection(flags)}
+    return dict(zip(("conditions", "windows", "flags"), found, strict=True))
+
+
+def load_value_lists() -> dict[str, tuple[ValueListEntries, ...]]:
+    """Return what each value list has for users, groups and everyone."""
+    found: dict[str, list[ValueListEntries]] = {name: [] for name in ValueList.objects.values_list("name", flat=True)}
+    rows = ValueListPart.objects.order_by("id").values_list("value_list__name", "user_id", "group_id", "entries")
+    for name, user_id, group_id, entries in rows:
+        kind = "user" if user_id is not None else "group" if group_id is not None else "everyone"
+        part = ValueListEntries(kind, user_id if group_id is None else group_id, tuple(entries))
+        found.setdefault(name, []).append(part)
+    return {name: tuple(parts) for name, parts in found.items()}
+
+
+def load_flags() -> dict[str, int]:
+    """Return the percentages of all flags; those of the settings override those of the admin."""
+    return {**dict(Flag.objects.values_list("name", "percentage")), **settings.FLAGS}
 
 
 def load_limits() -> Iterator[LimitRule]:
@@ -326,8 +368,15 @@ class Loader:
         """
         for _ in range(5):
             number = revision.current()
+            lists, flags = load_value_lists(), load_flags()
             snapshot = Snapshot.build(
-                revision=number, items=self._items(), grants=load_grants(), limits=load_limits(), members=load_members()
+                revision=number,
+                items=self._items(),
+                grants=load_grants(lists, flags),
+                limits=load_limits(),
+                members=load_members(),
+                value_lists=lists,
+                flags=flags,
             )
             if revision.current() == number:
                 break

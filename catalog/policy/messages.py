@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from audit import local_time
 from audit.types import Reason
+from catalog.conditions import words
 from catalog.models import Grant, Limit, Tool
 from catalog.policy.definitions import GRANT, LIMIT, LIMIT_REACHED, Rule
 from catalog.schemas import errors
@@ -36,6 +37,10 @@ SENTENCES: dict[str, str | Promise] = {
     "rule.unpinned": gettext_lazy(
         "It waits for a comparison with its upstream server, which pins the tool that it calls."
     ),
+    "rule.unfit": gettext_lazy("No arguments satisfy the conditions of the grants."),
+    "obstacle.closed": gettext_lazy("Its time windows open again %(day)s (%(time)s)."),
+    "obstacle.flags": gettext_lazy("It applies only where these flags are on: %(names)s."),
+    "obstacle.unfit": gettext_lazy("Its conditions do not fit: %(mistake)s"),
     "obstacle.later": gettext_lazy("It starts %(day)s (%(time)s)."),
     "obstacle.ended": gettext_lazy("It ended %(day)s (%(time)s)."),
     "obstacle.elsewhere": gettext_lazy("It applies only in %(names)s, not in %(environment)s."),
@@ -108,6 +113,8 @@ def describe_obstacle(obstacle: Reason, *, user: str, now: float, environment: s
     if "at" in values:
         at, asked = (datetime.fromtimestamp(seconds, UTC) for seconds in (values["at"], now))
         values |= {"day": _name_day(at, asked), "time": local_time.format_time_with_zone(at, "minutes")}
+    if "mistake" in values:
+        values["mistake"] = words.mistake(values["mistake"])
     if "names" in values:
         values["names"] = ", ".join(values["names"])
     return _translate(obstacle.code, values)
@@ -144,7 +151,8 @@ def rule_of(row: Grant | Limit) -> Rule:
     kind, name = _target_of(row)
     by = "user" if row.user_id is not None else "group" if row.group_id is not None else "everyone"
     params = {"number": row.pk or "(new)", "effect": row.effect, "kind": kind, "name": name}
-    return Rule(GRANT, {**params, "by": by, "whom": str(row.user or row.group or "")})
+    params |= {"by": by, "whom": str(row.user or row.group or "")}
+    return Rule(GRANT, {**params, "conditional": True} if row.conditions else params)
 
 
 def name_target(grant: Grant) -> str:
@@ -217,10 +225,11 @@ def _translate(code: str, params: Mapping[str, Any]) -> str:
             "what": target(params["kind"], params["name"]),
             "whom": subject(params["by"], params["whom"]),
         }
-        if code == GRANT and params["effect"] == Grant.Effect.DENY:
-            return _("Grant %(number)s: deny %(what)s to %(whom)s") % values
         if code == GRANT:
-            return _("Grant %(number)s: allow %(what)s to %(whom)s") % values
+            denies = params["effect"] == Grant.Effect.DENY
+            sentence = _("Grant %(number)s: allow %(what)s to %(whom)s")
+            sentence = (_("Grant %(number)s: deny %(what)s to %(whom)s") if denies else sentence) % values
+            return _("%(grant)s, with conditions") % {"grant": sentence} if params.get("conditional") else sentence
         limit = _("Rate limit %(number)s: %(rate)s on %(what)s for %(whom)s") % values
         if code == LIMIT:
             return limit

@@ -20,8 +20,11 @@ from catalog.policy.definitions import EMPTY, GrantRule, Item, Kind, Member, Sna
 from catalog.policy.rules import Requester
 
 LATER, ENDED, ELSEWHERE = "obstacle.later", "obstacle.ended", "obstacle.elsewhere"
+CLOSED, FLAGS, UNFIT = "obstacle.closed", "obstacle.flags", "obstacle.unfit"
 NOT_MEMBER, ONLY_OTHERS = "obstacle.not_member", "obstacle.only_others"
-_WEIGHTS: Final[Mapping[str, int]] = {LATER: 1, ENDED: 2, ELSEWHERE: 4, NOT_MEMBER: 8, ONLY_OTHERS: 16}
+_WEIGHTS: Final[Mapping[str, int]] = {
+    LATER: 1, CLOSED: 1, ENDED: 2, ELSEWHERE: 4, FLAGS: 4, NOT_MEMBER: 8, ONLY_OTHERS: 16
+}  # fmt: skip
 """How large a change each obstacle of a grant needs: a larger one outweighs all smaller ones together.
 
 A grant that starts later will apply without any change. The time and the environments are a matter of one grant, while
@@ -51,8 +54,10 @@ class Explanation:
     """Empty when the item is visible. Without every one of them, it would be.
 
     A reason of `rules`, or the rule of a grant that denies, or one of these, which are about `grant`: `obstacle.later`
-    and `obstacle.ended` (at: seconds since 1970), `obstacle.elsewhere` (names), `obstacle.not_member` (id and name of
-    the group), `obstacle.only_others`. `rules.NO_GRANT` when nothing grants the item to anybody now.
+    and `obstacle.ended` (at: seconds since 1970), `obstacle.closed` (at: when its time windows open next),
+    `obstacle.elsewhere` (names), `obstacle.flags` (names of those that are off), `obstacle.unfit` (mistake: a
+    ConditionError), `obstacle.not_member` (id and name of the group), `obstacle.only_others`. `rules.NO_GRANT` when
+    nothing grants the item to anybody now.
     """
     grant: GrantRule | None
     """The grant that allows the item, or the nearest one that does not. With `obstacle.only_others`, an example."""
