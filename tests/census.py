@@ -303,6 +303,11 @@ RULES: tuple[Rule, ...] = (
         at="admin/catalog/tool/function/?runner=python_function&name=calculate_sum",
     ),
     Rule(
+        "admin/catalog/grant/arguments/",
+        needs("catalog.view_tool|catalog.change_tool"),
+        at="admin/catalog/grant/arguments/?tool={tool}",
+    ),
+    Rule(
         "admin/catalog/tool/<int:pk>/duplicate/",
         needs("catalog.add_tool", "catalog.view_tool|catalog.change_tool"),
         "GET POST",

@@ -26,6 +26,7 @@ from catalog.admin.editor import preview
 from catalog.admin.editor.runner_forms import kind_name
 from catalog.admin.editor.views import EditorAdmin
 from catalog.admin.forms import GrantForm, LimitForm, PromptForm, ResourceForm, ToolForm
+from catalog.admin.grant_form import ConditionsAdmin
 from catalog.admin.history import HistoryAdmin
 from catalog.admin.inlines import (
     GrantInline,
@@ -379,9 +380,12 @@ class RedundancyFilter(admin.SimpleListFilter):
 
 
 @admin.register(Grant)
-class GrantAdmin(HistoryAdmin):
+class GrantAdmin(ConditionsAdmin):
     form = GrantForm
-    list_display = ("number", "kind", "target_name", "subject_name", "starts", "ends", "state", "note")
+    list_display = (
+        *("number", "kind", "target_name", "subject_name", "restrictions"),
+        *("starts", "ends", "state", "note"),
+    )
     list_display_links = ("number", "target_name")
     list_filter = (
         GrantStateFilter,
@@ -407,6 +411,7 @@ class GrantAdmin(HistoryAdmin):
         (_("Applies to (choose one)"), {"fields": ("toolset", "tool", "resource", "prompt")}),
         (_("User or group (choose one)"), {"fields": ("user", "group", "everyone")}),
         (_("Time and environment"), {"fields": ("starts", "ends", "environments")}),
+        (_("Conditions"), {"fields": ("conditions", "windows", "flags")}),
         (_("Reason"), {"fields": ("note",)}),
     )
 

@@ -99,7 +99,7 @@ class GrantForm(RuleForm):
     class Meta:
         model = Grant
         fields = "__all__"  # noqa: DJ007 - the admin's fieldsets name them
-        field_classes = {"environments": NamesFormField}
+        field_classes = {"environments": NamesFormField, "flags": NamesFormField}
 
 
 class LimitForm(RuleForm):

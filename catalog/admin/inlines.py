@@ -14,6 +14,8 @@ from unfold.admin import StackedInline
 from catalog.admin.forms import GrantForm, GroupLimitForm, LimitForm, UserLimitForm
 from catalog.models import Grant, Limit
 
+GRANT_DETAILS = ("starts", "ends", "environments", "conditions", "windows", "flags", "note")
+
 
 class GrantInline(StackedInline):  # type: ignore[misc]
     """The grants on the page of a tool, a toolset, a resource or a prompt: their subjects."""
@@ -26,7 +28,7 @@ class GrantInline(StackedInline):  # type: ignore[misc]
     show_change_link = True
     collapsible = True
     per_page = 2  # each is 25 kB of controls, which take the server 30 ms
-    fields: tuple[Any, ...] = (("effect", "everyone"), ("user", "group"), "starts", "ends", "environments", "note")
+    fields: tuple[Any, ...] = (("effect", "everyone"), ("user", "group"), *GRANT_DETAILS)
     autocomplete_fields: tuple[str, ...] = ("user", "group")
 
     def get_queryset(self, request: Any) -> Any:
@@ -36,7 +38,7 @@ class GrantInline(StackedInline):  # type: ignore[misc]
 class SubjectGrantInline(GrantInline):
     """The grants on the page of a user or a group: their targets."""
 
-    fields = ("effect", ("toolset", "tool"), ("resource", "prompt"), "starts", "ends", "environments", "note")
+    fields = ("effect", ("toolset", "tool"), ("resource", "prompt"), *GRANT_DETAILS)
     autocomplete_fields = ("toolset", "tool", "resource", "prompt")
 
 
@@ -80,8 +82,8 @@ class ToolGrantInline(GrantInline):
         return (
             (None, {"fields": ("group", "user", "everyone", "effect")}),
             (
-                _("Time, environment and note"),
-                {"classes": ("collapse",), "fields": ("starts", "ends", "environments", "note")},
+                _("Time, environment, conditions and note"),
+                {"classes": ("collapse",), "fields": GRANT_DETAILS},
             ),
         )
 

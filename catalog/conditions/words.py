@@ -6,10 +6,12 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from django.utils.dates import WEEKDAYS_ABBR
 from django.utils.translation import gettext, gettext_noop
 
 from catalog.conditions.definitions import ITEMS, Condition, Steps, path_text
 from catalog.conditions.mistakes import FlagError, Mistake, WindowError
+from catalog.conditions.windows import DAYS, MINUTES_PER_DAY, Window
 from catalog.schemas import errors
 
 Translate = Callable[[str], str]
@@ -116,6 +118,17 @@ def translate(condition: Condition) -> str:
     return _describe(condition, gettext)
 
 
+def translate_window(window: Window) -> str:
+    """Return when a time window is open, in the language of the page."""
+    days = [str(WEEKDAYS_ABBR[day]) for day in sorted(window.days)]
+    return gettext("%(days)s from %(opens)s to %(closes)s (%(zone)s)") % {
+        "days": gettext("every day") if len(days) == len(DAYS) else ", ".join(days),
+        "opens": _clock(window.opens),
+        "closes": _clock(window.closes if window.closes <= MINUTES_PER_DAY else window.closes - MINUTES_PER_DAY),
+        "zone": window.zone,
+    }
+
+
 def argument_name(steps: Steps) -> str:
     """Return the place of an argument as people read it: `lines[].amount`."""
     return errors.path_text([0 if step is ITEMS else step for step in steps], any_item=True)
@@ -147,6 +160,10 @@ def _describe(condition: Condition, say: Translate) -> str:
 
 def _bounds(bounds: Mapping[str, Any], say: Translate) -> str:
     return join([errors.expected_text(name, {"bound": str(bound)}, say) for name, bound in bounds.items()], say)
+
+
+def _clock(minutes: int) -> str:
+    return f"{minutes // 60:02}:{minutes % 60:02}"
 
 
 def _readable(value: object) -> object:

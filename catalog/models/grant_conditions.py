@@ -15,9 +15,11 @@ from catalog.conditions.expectations import BELONGS_TO
 from catalog.conditions.forms import Alternative, Permission
 from catalog.conditions.item_arguments import ItemArguments
 from catalog.conditions.mistakes import ConditionError, FlagError
+from catalog.models.items import Prompt, Resource
+from catalog.models.tools import Tool
 
 if TYPE_CHECKING:
-    from catalog.models import Grant, Tool
+    from catalog.models import Grant
 
 MAX_TRIED_ITEMS = 500
 """Number of items of each kind of a toolset that are tried: conditions must fit one of them."""
@@ -83,20 +85,22 @@ def _find_misfit(
 
 def _find_arguments(row: Grant) -> Iterator[ItemArguments]:
     """Yield the arguments of the grant's item, or of the items of its toolset."""
-    if row.tool is not None:
-        yield _of_tool(row.tool)
-    elif row.prompt is not None:
-        yield ItemArguments.of_prompt(row.prompt.arguments)
-    elif row.resource is not None:
-        yield ItemArguments.of_address(row.resource.uri_template)
-    elif row.toolset is not None:
+    item = row.tool or row.prompt or row.resource
+    if item is not None:
+        yield arguments_of(item)
+    elif row.toolset is not None and row.toolset.pk is not None:
         for tool in row.toolset.tools.order_by("pk")[:MAX_TRIED_ITEMS]:
-            yield _of_tool(tool)
+            yield arguments_of(tool)
         for prompt in row.toolset.prompts.order_by("pk")[:MAX_TRIED_ITEMS]:
-            yield ItemArguments.of_prompt(prompt.arguments)
+            yield arguments_of(prompt)
         for resource in row.toolset.resources.exclude(uri_template="").order_by("pk")[:MAX_TRIED_ITEMS]:
-            yield ItemArguments.of_address(resource.uri_template)
+            yield arguments_of(resource)
 
 
-def _of_tool(tool: Tool) -> ItemArguments:
-    return ItemArguments(tool.input_schema, tool.fill_defaults)
+def arguments_of(item: Tool | Prompt | Resource) -> ItemArguments:
+    """Return what conditions on this item can be about."""
+    if isinstance(item, Tool):
+        return ItemArguments(item.input_schema, item.fill_defaults)
+    if isinstance(item, Prompt):
+        return ItemArguments.of_prompt(item.arguments)
+    return ItemArguments.of_address(item.uri_template)

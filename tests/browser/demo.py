@@ -116,6 +116,7 @@ NO_PAGES = {
     "admin/search/",
     "admin/audit/call/export/",
     "admin/catalog/tool/function/",
+    "admin/catalog/grant/arguments/",
     "admin/access/people/",
     "admin/access/pick/",
     "admin/logout/",

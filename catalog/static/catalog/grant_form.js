@@ -1,0 +1,67 @@
+// The page of a grant: conditions and time windows as rows, flags as checkboxes, on top of the fields that are sent.
+// Without this script these are JSON in text areas, and names in a text field.
+// The page loads admin/jsi18n/ before: gettext and interpolate, with the texts of djangojs.po.
+
+import { ConditionRows } from "./condition_rows.js";
+import { parse } from "./json_text.js";
+import { make } from "./page_parts.js";
+import { checkboxes } from "./rule_rows.js";
+import { WindowRows } from "./window_rows.js";
+
+const ITEMS = ["tool", "prompt", "resource"];
+const holder = document.getElementById("grant-form");
+const data = JSON.parse(holder.dataset.form);
+const form = holder.closest("form");
+const field = (name) => form.elements.namedItem(name);
+
+const conditions = new ConditionRows(field("conditions"), data.lists);
+const note = make("p", { class: "tool-note", role: "status" });
+conditions.root.prepend(note);
+new WindowRows(field("windows"), data).start();
+showFlags(field("flags"));
+
+let asked = null;
+async function offer() {
+  asked?.abort();
+  asked = new AbortController();
+  const chosen = ITEMS.find((name) => field(name)?.value);
+  let found = null;
+  note.textContent = "";
+  if (chosen) {
+    try {
+      const address = `${data.arguments}?${new URLSearchParams({ [chosen]: field(chosen).value })}`;
+      const answer = await fetch(address, { signal: asked.signal, headers: { Accept: "application/json" } });
+      if (window.toolhub.isSignedOut(answer) || !answer.ok) throw new Error(String(answer.status));
+      found = parse(await answer.text());
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      note.textContent = gettext("The arguments could not be loaded. Enter their paths, such as /region.");
+    }
+  }
+  if (found && !found.get("arguments").length) note.textContent = gettext("No condition is possible here: there are no arguments.");
+  else if (!chosen) note.textContent = gettext("Choose a tool above to choose from its arguments. Or enter a path, such as /lines/*/amount.");
+  conditions.offer(found, field("effect").value === "deny");
+  conditions.start();
+  form.dataset.conditions = "ready";
+}
+for (const name of [...ITEMS, "toolset"]) {
+  // The search field of the theme says so to jQuery alone.
+  if (field(name)) django.jQuery(field(name)).on("change", offer);
+}
+field("effect").addEventListener("change", offer);
+offer();
+
+function showFlags(text) {
+  if (/^\s*[[{"]/.test(text.value)) return;
+  const chosen = text.value.split(/[\s,]+/).filter(Boolean);
+  const names = [...new Set([...data.flags, ...chosen])];
+  const write = (found) => {
+    text.value = found.join(", ");
+    text.dispatchEvent(new Event("input", { bubbles: true }));
+  };
+  const body = names.length
+    ? checkboxes(gettext("Flags that must be on"), names.map((name) => [name, name]), chosen, write)
+    : make("p", { class: "tool-note" }, gettext("There are no flags yet."));
+  text.before(make("div", { class: "rule-editor", "data-for": "flags" }, body));
+  text.hidden = true;
+}
