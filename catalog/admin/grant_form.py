@@ -135,8 +135,8 @@ def _build_preview(request: HttpRequest, grant: Grant) -> Preview | None:
         conditions, opened = definitions.parse(stored.conditions), windows.parse(stored.windows)
     except Mistake as mistake:
         return Preview([], [], problem=words.mistake(mistake))
-    said = [show(words.translate(one)) for one in conditions]
-    preview = Preview(said, [words.translate_window(one) for one in opened])
+    sentences = [show(words.translate(one)) for one in conditions]
+    preview = Preview(sentences, [words.translate_window(one) for one in opened])
     kind = next((kind for kind in WITH_ARGUMENTS if getattr(stored, f"{kind}_id") is not None), "")
     if not conditions or not kind or not request.user.has_perm(f"catalog.view_{kind}"):
         return preview
