@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import ast
 import re
+from datetime import UTC, datetime
+from io import StringIO
 from pathlib import Path
 
 import pytest
-from django.core.management import get_commands
+from django.contrib.auth.models import User
+from django.core.management import call_command, get_commands
+
+from catalog.models import Grant
+from catalog.policy import snapshot, visibility
+from tests import factories
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -81,3 +88,38 @@ def test_the_two_commands_of_a_fresh_machine_are_in_the_readme(command):
 def test_the_second_command_is_the_one_that_ci_runs():
     command = "python3 -m venv .venv && .venv/bin/pip install -q '.[test]' && .venv/bin/pytest"
     assert command in (ROOT / ".ci" / "run").read_text()
+
+
+CATALOGUES = re.findall(r"^```yaml\n(toolhub: 1\n.*?)^```", README, re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("content", CATALOGUES, ids=range(len(CATALOGUES)))
+def test_every_catalogue_in_the_readme_can_be_imported(content, tmp_path):
+    User.objects.create_user("demo")
+    for group in ("support", "support-emea"):
+        factories.make_group(group)
+    file = tmp_path / "catalogue.yaml"
+    file.write_text(content, encoding="utf-8")
+    call_command("importtools", str(file), stdout=StringIO())
+    assert Grant.objects.count() == content.count("{tool: ") + content.count("- tool: ")
+
+
+@pytest.mark.django_db
+def test_support_reads_any_customer_and_changes_only_those_of_its_region_as_the_readme_says(tmp_path):
+    (content,) = [one for one in CATALOGUES if "conditions:" in one]
+    member, other = User.objects.create_user("member"), User.objects.create_user("other")
+    for group, people in (("support", [member, other]), ("support-emea", [member])):
+        factories.make_group(group, people)
+    file = tmp_path / "catalogue.yaml"
+    file.write_text(content, encoding="utf-8")
+    call_command("importtools", str(file), stdout=StringIO())
+    catalogue = snapshot.refresh()
+    monday, sunday = (datetime(2026, 11, day, 9, tzinfo=UTC).timestamp() for day in (23, 22))
+
+    def see(user, now):
+        found = visibility.in_snapshot(catalogue, visibility.page_credential(user.pk), now)
+        return {name: sorted(tool.input_schema["properties"]) for name, (tool, _rule) in found.tools.items()}
+
+    assert see(member, monday) == {"read_customer": ["number"], "update_customer": ["email", "number"]}
+    assert see(member, sunday) == see(other, monday) == {"read_customer": ["number"]}
