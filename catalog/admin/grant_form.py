@@ -71,6 +71,21 @@ class ConditionsAdmin(HistoryAdmin):
         context["preview"] = _build_preview(request, obj) if obj is not None else None
         return super().render_change_form(request, context, *args, obj=obj, **kwargs)
 
+    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
+        """Return what the address of the form gives, such as "Give access" with what was chosen there.
+
+        What a field cannot hold is left out.
+        """
+        given: dict[str, Any] = super().get_changeform_initial_data(request)
+        for name in ("environments", "conditions", "windows", "flags"):
+            if name in given:
+                given[name] = json.loads(given[name])
+        for name in ("starts", "ends"):
+            time = local_time.parse_time(str(given.pop(name, ""))[:40])
+            if time is not None:
+                given[name] = time
+        return given
+
     def arguments(self, request: HttpRequest) -> HttpResponse:
         """Return {"arguments": [{"path", "name", "kinds", "title", "choices"}], "is_complete"} of one item.
 

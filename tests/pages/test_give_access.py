@@ -354,3 +354,40 @@ def test_searching_keeps_the_choices_without_scripts(browser: Client, feed: Tool
     assert [words for _value, words in who.chosen] == ["user alice"] and who.found == []
     assert [words for _value, words in what.found] == ["tool feed_pet"]
     assert not Grant.objects.exists()
+
+
+def test_conditions_are_for_one_grant(browser: Client, feed: Tool, drop: Tool, alice: User) -> None:
+    several = {"who": f"user:{alice.pk}", "what": [f"tool:{feed.pk}", f"tool:{drop.pk}"]}
+    assert "Conditions belong to one grant." in read(send(browser, **several, do="conditions"))
+    assert "Choose at least one toolset or tool." in read(send(browser, who=f"user:{alice.pk}", do="conditions"))
+    assert not Grant.objects.exists()
+
+
+def test_the_form_of_one_grant_opens_with_the_choices(browser: Client, feed: Tool, alice: User) -> None:
+    chosen = {"who": f"user:{alice.pk}", "what": f"tool:{feed.pk}", "until": "date", "date": "2999-12-30"}
+    chosen |= {"environments": "production staging", "note": "TICKET-7"}
+    answer = send(browser, **chosen, do="conditions")
+    form = answer.context["adminform"].form
+    assert (str(form["user"].value()), str(form["tool"].value())) == (str(alice.pk), str(feed.pk))
+    assert (form["effect"].value(), form["note"].value()) == ("allow", "TICKET-7")
+    assert form["environments"].value() == "production, staging"
+    assert form["ends"].value() == datetime(2999, 12, 31, tzinfo=UTC)
+    everyone = send(browser, who="everyone:0", what=f"tool:{feed.pk}", effect="deny", do="conditions")
+    assert everyone.context["adminform"].form["everyone"].value() == "1"
+    assert not Grant.objects.exists()
+
+
+def test_what_the_fields_of_a_grant_cannot_hold_in_the_address_is_left_out(browser: Client) -> None:
+    wrong = {
+        "starts": "soon",
+        "ends": "x" * 100,
+        "environments": "[",
+        "conditions": "{",
+        "windows": "[1]",
+        "flags": "x",
+    }
+    answer = browser.get("/admin/catalog/grant/add/", wrong)
+    assert answer.status_code == 200
+    form = answer.context["adminform"].form
+    assert form["ends"].value() is None
+    assert form["conditions"].value() == form["windows"].value() == "[]" and form["flags"].value() == ""

@@ -6,11 +6,13 @@ tool or that a denial overrides is shown before it is saved. So is a tool that d
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import urlencode
 
 from django.conf import settings
 from django.contrib import messages
@@ -21,6 +23,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
 from django.shortcuts import redirect
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
@@ -50,6 +53,7 @@ MAX_LISTED = 20
 WHO, WHAT = ("user", "group", "everyone"), ("tool", "toolset")
 EVERYONE = "everyone:0"
 NEW_GROUP = "new_group"
+CONDITIONS = "conditions"
 MAY_ADD_GROUP = "auth.add_group"
 EFFECTS = ((grant_changes.ALLOW, gettext_lazy("allow")), (grant_changes.DENY, gettext_lazy("deny")))
 NONE, TODAY, WEEK, DATE = "", "today", "week", "date"
@@ -112,7 +116,14 @@ def give_access(request: HttpRequest) -> HttpResponse:
         if not may_add_group:
             raise PermissionDenied
         data, problems = _add_group(request, data)
-    if request.method == "POST" and data.get("do") in {"review", "give"}:
+    if request.method == "POST" and data.get("do") == CONDITIONS:
+        wish, problems = _parse(data)
+        if wish is not None and (len(wish.who), len(wish.what)) == (1, 1):
+            return redirect(_find_single_form(wish))
+        if wish is not None:
+            text = _("Conditions belong to one grant. Choose only one user or group, and one tool or toolset.")
+            problems.append(text)
+    elif request.method == "POST" and data.get("do") in {"review", "give"}:
         wish, problems = _parse(data)
         if wish is not None:
             try:
@@ -179,6 +190,19 @@ def _answer(request: HttpRequest, data: QueryDict, wish: Wish) -> HttpResponse:
         "here": settings.ENVIRONMENT,
     }
     return page(request, "admin/pages/give_preview.html", _("Review changes"), **context)
+
+
+def _find_single_form(wish: Wish) -> str:
+    """Return the address of the form of one grant, filled in: it also has conditions, time windows and flags."""
+    query: dict[str, object] = {"effect": wish.effect, "note": wish.why}
+    if wish.where:
+        query["environments"] = json.dumps(wish.where)
+    for one in (*wish.who, *wish.what):
+        query[one.kind] = one.id or "1"
+    if wish.until is not None:
+        query["ends"] = wish.until.isoformat()
+    filled = {name: value for name, value in query.items() if value}
+    return f"{reverse('admin:catalog_grant_add')}?{urlencode(filled)}"
 
 
 _OWN_FIELDS = frozenset({"csrfmiddlewaretoken", "sure", "do"})
