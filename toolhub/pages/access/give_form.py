@@ -197,8 +197,8 @@ def _find_single_form(wish: Wish) -> str:
     query: dict[str, object] = {"effect": wish.effect, "note": wish.why}
     if wish.where:
         query["environments"] = json.dumps(wish.where)
-    for one in (*wish.who, *wish.what):
-        query[one.kind] = one.id or "1"
+    (subject,), (target,) = wish.who, wish.what
+    query |= {subject.kind: subject.id or "1", target.kind: target.id}
     if wish.until is not None:
         query["ends"] = wish.until.isoformat()
     filled = {name: value for name, value in query.items() if value}
