@@ -190,6 +190,8 @@ def test_json_that_no_row_can_show_stays_as_it_was_written(opened: Any) -> None:
         assert page.locator("[data-for=conditions] [role=alert]").inner_text()
     written = '[{"path": "/a", "op": "range", "maximum": 1.50}]'
     text.fill(written)
+    choose_tool(page)
+    assert text.is_visible()
     page.click("[data-for=conditions] >> text=Form")
     assert row(page, 0).get_by_label("Upper bound: number").input_value() == "1.50"
     assert page.input_value("#id_conditions") == written

@@ -41,7 +41,8 @@ async function offer() {
   if (found && !found.get("arguments").length) note.textContent = gettext("No condition is possible here: there are no arguments.");
   else if (!chosen) note.textContent = gettext("Choose a tool above to choose from its arguments. Or enter a path, such as /lines/*/amount.");
   conditions.offer(found, field("effect").value === "deny");
-  conditions.start();
+  if (form.dataset.conditions) conditions.read();
+  else conditions.start();
   form.dataset.conditions = "ready";
 }
 for (const name of [...ITEMS, "toolset"]) {
