@@ -57,6 +57,28 @@ FAULTS: tuple[Fault, ...] = (
         "return await _update(Q(id=task_id), status=status, input_requests={}, **values)",
         "tests/catalog/test_tasks.py",
     ),
+    # --- the form of a grant --------------------------------------------------------------------------------------
+    Fault(
+        "a secret argument is not offered to conditions",
+        "catalog/conditions/arguments.py",
+        "        if errors.is_secret(part) or errors.is_secret(resolved):\n",
+        "        if False:\n",
+        "tests/catalog/conditions/test_arguments.py",
+    ),
+    Fault(
+        "the arguments of a tool are for staff who may view it",
+        "catalog/admin/grant_form.py",
+        'if not (request.user.has_perm(f"catalog.view_{kind}") or request.user.has_perm(f"catalog.change_{kind}")):',
+        "if False:",
+        "tests/catalog/test_grant_form.py tests/test_census.py",
+    ),
+    Fault(
+        "a preview shows no values of lists to staff who may not view them",
+        "catalog/admin/grant_form.py",
+        '    if request.user.has_perm("catalog.view_valuelist"):\n',
+        "    if True:\n",
+        "tests/catalog/test_grant_form.py",
+    ),
     # --- items of upstream servers --------------------------------------------------------------------------------
     Fault(
         "what the upstream server changed is hidden",
