@@ -50,9 +50,9 @@ async def complete(
 
 def _keep_allowed(form: Form, name: str, values: list[str]) -> list[str]:
     """Return the values that the person may send; none beyond the budget of patterns."""
-    patterns.set_regex_budget(validator.MAX_LOOP_SECONDS)
     try:
-        return [value for value in values if form.may_send(name, value)]
+        with patterns.regex_budget(validator.MAX_LOOP_SECONDS):
+            return [value for value in values if form.may_send(name, value)]
     except patterns.BudgetError:
         return []
 

@@ -15,9 +15,14 @@ def judge(form: Form, sent: dict[str, Any], find_base_problem: BaseCheck, second
 
     `seconds` bound the work for the patterns of conditions; beyond them the arguments are refused as too complex.
     """
-    patterns.set_regex_budget(seconds)
+
+    def find_with_own_budget(filled: dict[str, Any]) -> SchemaProblem | None:
+        with patterns.regex_budget(seconds):  # a check sets its own, and lifts it afterwards
+            return find_base_problem(filled)
+
     try:
-        return form.judge(sent, find_base_problem)
+        with patterns.regex_budget(seconds):
+            return form.judge(sent, find_with_own_budget)
     except patterns.BudgetError:
         return Refused(validator.TOO_MUCH)
 
