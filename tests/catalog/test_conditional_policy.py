@@ -213,7 +213,7 @@ def test_windows_of_two_grants_that_never_leave_a_gap_change_nothing() -> None:
 
 # --- all together --------------------------------------------------------------------------------------------------
 
-CONDITIONS = st.lists(
+CONDITIONS: Any = st.lists(
     st.sampled_from([EMEA, SMALL, OURS, CITY, {**SMALL, "optional": True}]), max_size=2, unique_by=repr
 )
 OPEN = {"days": ["mon"], "from": "09:00", "to": "13:00", "zone": "UTC"}
@@ -232,7 +232,7 @@ TARGETS = [
 @st.composite
 def grants(draw: st.DrawFn) -> GrantRule:
     effect = draw(st.sampled_from(["allow", "allow", "deny"]))
-    conditions = draw(CONDITIONS)
+    conditions: list[dict[str, Any]] = draw(CONDITIONS)
     if effect == "allow" and draw(st.integers(0, 3)) == 0:
         conditions = [*conditions, NOTE]
     return grant(
@@ -272,7 +272,7 @@ def test_the_list_and_the_single_decision_agree_on_every_item_and_form(
 ) -> None:
     found = build(*made)
     seen = see(found, user, toolset_ids=toolset_ids)
-    shown = {**seen.tools, **seen.prompts, **seen.resources, **seen.templates}
+    shown: dict[str, Any] = {**seen.tools, **seen.prompts, **seen.resources, **seen.templates}
     for item in ITEMS:
         decision = decide(found, user, item, toolset_ids=toolset_ids)
         pair = shown.get(item.uri if isinstance(item, ResourceDefinition) else item.name)

@@ -16,7 +16,7 @@ from tests import factories
 from tests.polling import wait_until_async
 from tests.server.conftest import Client, handshake, modern, refresh_catalogue, run_in_database, text, token
 from tests.server.test_changes import Stream, listen
-from tests.server.test_tasks import TASKS, create_task, wait_until_ended
+from tests.server.test_tasks import OPTED, create_task, wait_until_ended
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("hub")]
 TEN = {"path": "/a", "op": "range", "maximum": 10}
@@ -84,7 +84,7 @@ async def test_a_task_runs_with_the_persons_own_arguments(alice: User, publish: 
 
     await run_in_database(make)
     await refresh_catalogue()
-    client = modern(await token(alice), TASKS)
+    client = modern(await token(alice), OPTED)
     done = await wait_until_ended(client, await create_task(client, "server_add", {"a": 2}))
     assert done["status"] == "completed" and done["result"]["content"][0]["text"].startswith("42")
     refused = (await client.call("server_add", {"a": 2, "b": 1}))["result"]
@@ -93,7 +93,12 @@ async def test_a_task_runs_with_the_persons_own_arguments(alice: User, publish: 
 
 async def test_a_subscription_to_an_address_outside_the_conditions_is_refused(alice: User) -> None:
     def make() -> None:
-        row = {"uri": "", "uri_template": "sample://{kind}/{number}", "name": "items", "function": "items"}
+        row: dict[str, Any] = {
+            "uri": "",
+            "uri_template": "sample://{kind}/{number}",
+            "name": "items",
+            "function": "items",
+        }
         books = [{"path": "/kind", "op": "equals", "value": "book"}]
         factories.grant(alice, factories.make_resource(**row), conditions=books)
 
