@@ -206,3 +206,21 @@ def keep_while_used(*, instance: NamedForGrants, **_: Any) -> None:
     name = instance.find_stored_name() or instance.name
     if users := instance.find_uses().get(name):
         raise ProtectedError(instance.in_use(name, users), set(Grant.objects.filter(pk__in=users[:10])))
+
+
+def has_more_values(user_id: int, other_id: int) -> bool:
+    """Return whether a value list has a value for the first user that it does not have for the second."""
+    return bool(_find_values(user_id) - _find_values(other_id))
+
+
+def find_groups_with_values(group_ids: frozenset[int]) -> frozenset[int]:
+    """Return those of the groups for which a value list has values: whoever joins gets them."""
+    parts = ValueListPart.objects.filter(group__in=group_ids).order_by()
+    return frozenset(key for key in parts.values_list("group", flat=True) if key is not None)
+
+
+def _find_values(user_id: int) -> set[tuple[int, str]]:
+    """Return (id of the list, value) of all parts for a user and for their groups."""
+    theirs = ValueListPart.objects.filter(Q(user=user_id) | Q(group__user=user_id)).order_by()
+    rows = theirs.values_list("value_list", "entries")
+    return {(key, value) for key, entries in rows for value in entries or []}
