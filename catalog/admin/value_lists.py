@@ -36,6 +36,10 @@ MAX_QUOTED_CHARACTERS = 100
 class ValuesFormField(JSONFormField):
     """A form field for a list of texts, one on each line; blanks around them and empty lines do not count."""
 
+    def __init__(self, **kwargs: Any) -> None:
+        # Django sends the values along twice when their default is a function.
+        super().__init__(**{**kwargs, "show_hidden_initial": False})
+
     def to_python(self, value: Any) -> Any:
         if not isinstance(value, str):
             return [] if value is None else value

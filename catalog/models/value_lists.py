@@ -168,8 +168,21 @@ class ValueListPart(models.Model):
         return f"group {self.group}" if self.group_id is not None else "everyone"
 
     def clean(self) -> None:
+        """Check what the constraints check, for forms in which they cannot: beside the field that is wrong."""
         super().clean()
         check_kinds(self)
+        subjects = [name for name in ("user", "group") if getattr(self, f"{name}_id") is not None]
+        subjects += ["everyone"] if self.everyone else []
+        if len(subjects) != 1:
+            raise ValidationError(
+                {subjects[1] if subjects else "user": _("Choose exactly one of user, group and everyone.")}
+            )
+        subject = {name: getattr(self, name) for name in ("user_id", "group_id", "everyone")}
+        if self.value_list_id and type(self).objects.filter(**subject, value_list=self.value_list_id).exclude(
+            pk=self.pk
+        ):
+            twice = _("The list already has values for this user or group, or for everyone.")
+            raise ValidationError({subjects[0]: twice})
 
 
 class Flag(NamedForGrants):
