@@ -107,6 +107,7 @@ class PartInline(StackedInline):  # type: ignore[misc]
     model = ValueListPart
     form = ValueListPartForm
     formset = PartFormSet
+    verbose_name = _("entry")
     extra = 0
     per_page = 5  # each may have thousands of values
     autocomplete_fields = ("user", "group")
@@ -114,7 +115,7 @@ class PartInline(StackedInline):  # type: ignore[misc]
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         values = "entries" if self.has_change_permission(request, obj) else "listed"
-        return ("everyone", ("user", "group"), values)
+        return ("everyone", "user", "group", values)
 
     def get_extra(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> int:
         return 1 if obj is None else 0
