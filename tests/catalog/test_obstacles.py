@@ -285,7 +285,7 @@ def test_a_grant_to_a_group_is_judged_with_the_lists_of_its_members() -> None:
 
 
 def test_an_example_of_others_counts_only_with_their_flags_on() -> None:
-    flagged = {"who": ("user", BOB), "flags": frozenset({"half"})}
+    flagged: dict[str, Any] = {"who": ("user", BOB), "flags": frozenset({"half"})}
     assert name(explain(build(make_rule(4, **flagged)))) == (None, ["rule.no_grant"])
     assert name(explain(build(make_rule(4, **flagged), flags={"half": 100}))) == (4, [ONLY_OTHERS])
 
