@@ -316,7 +316,7 @@ class Advisor:
         if not self.viewer.has_perm("catalog.view_grant"):
             return Line(_("A grant denies it."))
         text = _("Its conditions apply to every call.") if rule.params.get("conditional") else ""
-        return Line(text, messages.translate(rule), _grant_address(rule.params["number"]))
+        return Line(text, messages.translate(rule), grant_address(rule.params["number"]))
 
     def _near(self, asked: Asked, grant: GrantRule, near: Sequence[Reason], *, hopeless: bool) -> Line:
         remedies: tuple[Remedy, ...] = ()
@@ -327,7 +327,7 @@ class Advisor:
                 remedies += self._give(asked)
         if not self.viewer.has_perm("catalog.view_grant"):
             return Line(messages.translate(rules.NO_GRANT), remedies=remedies)
-        number, address = _("Grant %(number)s") % {"number": grant.id}, _grant_address(grant.id)
+        number, address = _("Grant %(number)s") % {"number": grant.id}, grant_address(grant.id)
         if ONLY_OTHERS in codes:  # who they are is no part of the answer
             return Line(self._describe(asked, near[0]), remedies=remedies, pages=((address, number),))
         texts = [self._describe(asked, reason) for reason in near]
@@ -385,8 +385,9 @@ def _is_about_upstream(explanation: Explanation) -> bool:
 
 def grant_link(rule: Rule) -> str:
     """Return the address of the grant that decided; "" for any other rule."""
-    return _grant_address(rule.params["number"]) if rule.code == GRANT else ""
+    return grant_address(rule.params["number"]) if rule.code == GRANT else ""
 
 
-def _grant_address(number: int) -> str:
+def grant_address(number: int) -> str:
+    """Return the address of the page of a grant."""
     return reverse("admin:catalog_grant_change", args=[number])
