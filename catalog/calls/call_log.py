@@ -20,7 +20,7 @@ from audit.types import Caller, Reason
 from catalog import threads
 from catalog.errors import CallNotLogged, EndNotLogged, InternalFailure
 from catalog.functions.results import size_of
-from catalog.policy.definitions import Item, Rule
+from catalog.policy.definitions import Item, Rule, Snapshot
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +54,13 @@ def build_intent(
     if item is None:
         return Intent(caller, method, name[:1000], None, "", english, arguments, request_id, reason)
     return Intent(caller, method, name, item.id, item.hash, english, arguments, request_id, reason)
+
+
+def name_rule(what: Intent, catalogue: Snapshot, grant_id: int | None) -> None:
+    """Name the grant that decided about the arguments, which may be another one than made the item visible."""
+    grant = None if grant_id is None else catalogue.grants_by_id.get(grant_id)
+    if grant is not None:
+        what.rule, what.rule_reason = grant.rule.english, grant.rule.text
 
 
 def redact_rejected_arguments(

@@ -1,8 +1,9 @@
 """The call pipeline: the only way to run a tool, get a prompt or read a resource, for every transport and the admin.
 
-The order of every call: decide (policy), check rate limits, check the arguments against the schema, log the start
-(durable), run, validate and sanitise the result, log the end (durable), answer. Denied and rejected calls are logged
-too. Prompts and resources go the same way in `catalog.calls.prompts` and `catalog.calls.resources`.
+The order of every call: decide (policy), check rate limits, check the arguments against the schema and the conditions
+of grants, log the start (durable), run, validate and sanitise the result, log the end (durable), answer. Denied and
+rejected calls are logged too. Prompts and resources go the same way in `catalog.calls.prompts` and
+`catalog.calls.resources`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from catalog.calls.execution import Deadline, Outcome, RunningCalls, cancellatio
 from catalog.calls.prepared_tools import PreparedTool, get_prepared, load_catalogue
 from catalog.calls.prompts import get_prompt
 from catalog.calls.resources import read_resource
+from catalog.conditions.forms import Refused
 from catalog.errors import (
     TASKS_EXTENSION,
     WRITE_SCOPE,
@@ -103,7 +105,13 @@ async def call_tool(
             detail, reason = f"{label}: wait {reached.seconds} s", reached.reason
             number = await call_log.refuse(what, outcomes.LIMITED, detail, reason=reason)
             raise LimitReached(label, reached.seconds, number, reason) from None
-    problem = await prepared.find_problem(arguments, caller.credential.user_id)
+    if tool.form is None:
+        problem = await prepared.find_problem(arguments, caller.credential.user_id)
+    else:
+        judged = await prepared.judge(tool.form, arguments, caller.credential.user_id)
+        call_log.name_rule(what, catalogue, judged.grant_id)
+        problem = judged.problem if isinstance(judged, Refused) else None
+        arguments = arguments if isinstance(judged, Refused) else judged.arguments
     if problem is not None:
         named: list[str] = []
         what.arguments = prepared.rejected_arguments_text(arguments, named)

@@ -12,12 +12,14 @@ from catalog import threads
 from catalog.calls import upstream_items
 from catalog.calls.execution import Deadline, log_failure, was_cancelled
 from catalog.calls.prepared_tools import load_catalogue
+from catalog.conditions.forms import Form
 from catalog.errors import InvalidArguments, UnknownPrompt, UnknownResource
 from catalog.functions import registry
 from catalog.functions.results import clean_name, exact_text
 from catalog.language import in_english
 from catalog.policy import visibility
 from catalog.policy.definitions import PromptDefinition, ResourceDefinition
+from catalog.schemas import patterns, validator
 
 MAX_VALUES = 100
 """The protocol's own limit."""
@@ -39,12 +41,24 @@ async def complete(
         raise InvalidArguments("argument: must have a name and a value, both text.")
     earlier = context.get("arguments")
     earlier = earlier if isinstance(earlier, dict) else {}
-    source = _find_source(caller, ref, name)
+    item, source = _find_source(caller, ref, name)
     values = await _match_values(source, typed[:1000], earlier, caller.user_id)
+    if item.form is not None:
+        values = _keep_allowed(item.form, name, values)
     return values[:MAX_VALUES], len(values), len(values) > MAX_VALUES
 
 
-def _find_source(caller: Caller, ref: Any, name: str) -> Source:
+def _keep_allowed(form: Form, name: str, values: list[str]) -> list[str]:
+    """Return the values that the person may send; none beyond the budget of patterns."""
+    try:
+        with patterns.regex_budget(validator.MAX_LOOP_SECONDS):
+            return [value for value in values if form.may_send(name, value)]
+    except patterns.BudgetError:
+        return []
+
+
+def _find_source(caller: Caller, ref: Any, name: str) -> tuple[PromptDefinition | ResourceDefinition, Source]:
+    """Return the prompt or resource that the caller sees, and what makes suggestions for this argument of it."""
     visible = visibility.for_credential(caller.credential)
     kind = ref.get("type") if isinstance(ref, dict) else None
     if kind == "ref/prompt" and isinstance(ref.get("name"), str):
@@ -53,13 +67,13 @@ def _find_source(caller: Caller, ref: Any, name: str) -> Source:
             raise UnknownPrompt(ref["name"])
         for known in prompt[0].arguments:
             if known["name"] == name:
-                return known.get("enum") or _find_maker(prompt[0], caller, name)
+                return prompt[0], known.get("enum") or _find_maker(prompt[0], caller, name)
         raise InvalidArguments(f"argument.name: the prompt has no argument {name[:100]!r}.")
     if kind == "ref/resource" and isinstance(ref.get("uri"), str):
         resource = visible.templates.get(ref["uri"]) or visible.resources.get(ref["uri"])
         if resource is None:
             raise UnknownResource(ref["uri"])
-        return resource[0].completions.get(name) or _find_maker(resource[0], caller, name)
+        return resource[0], resource[0].completions.get(name) or _find_maker(resource[0], caller, name)
     raise InvalidArguments("ref: must be a ref/prompt with a name or a ref/resource with a uri.")
 
 

@@ -9,7 +9,8 @@ from typing import Any
 from django.db import DatabaseError, InterfaceError
 
 from audit.redaction import redactor
-from catalog.calls import call_log, masking, truncation
+from catalog.calls import call_log, judgement, masking, truncation
+from catalog.conditions.forms import Accepted, Form, Refused
 from catalog.errors import CallNotLogged, ToolError
 from catalog.functions.content import ABSENT
 from catalog.functions.context import Context
@@ -78,6 +79,14 @@ class PreparedTool:
         if problem is None:
             return None
         return await validator.find_others(self._check, arguments, size, problem, user_id)
+
+    async def judge(self, form: Form, arguments: dict[str, Any], user_id: int | None = None) -> Accepted | Refused:
+        """Return this user's arguments by their own form of the tool, fixed values filled in, or their problems."""
+        limit = self.tool.max_argument_bytes
+        size = size_of(arguments, limit)
+        if size > limit:
+            return Refused(SchemaProblem((), errors.TOO_LARGE, {"limit": limit}))
+        return await judgement.judge_large(form, arguments, size, self._check, user_id)
 
     def rejected_arguments_text(self, arguments: Any, hidden: list[str] | None = None) -> str:
         """Return the arguments of a rejected call for the audit log."""
@@ -160,5 +169,5 @@ class PreparedTools:
 
 
 def get_prepared(tool: ToolDefinition) -> PreparedTool:
-    """Return the prepared tool of this definition, see `PreparedTools.get`."""
-    return parts.get(PreparedTools).get(tool)
+    """Return the prepared tool of this definition, or of the tool of which it is a person's own form."""
+    return parts.get(PreparedTools).get(tool.base or tool)

@@ -11,8 +11,9 @@ from typing import Any
 from audit import outcomes
 from audit.redaction import redactor
 from audit.types import Caller, Reason
-from catalog.calls import call_log, method_limits, upstream_items
+from catalog.calls import call_log, judgement, method_limits, upstream_items
 from catalog.calls.prepared_tools import load_catalogue
+from catalog.conditions.forms import Refused
 from catalog.errors import InvalidArguments, ToolError, UnknownPrompt
 from catalog.functions import registry
 from catalog.functions.channel import Channel
@@ -23,7 +24,7 @@ from catalog.functions.results import BadResult, Produced, PromptResult, block, 
 from catalog.language import in_english
 from catalog.policy import visibility
 from catalog.policy.definitions import PromptDefinition, fill_template
-from catalog.schemas import errors
+from catalog.schemas import errors, validator
 from catalog.schemas.errors import SchemaProblem
 from toolhub import contact
 
@@ -51,18 +52,28 @@ async def get_prompt(caller: Caller, name: str, arguments: dict[str, Any], chann
         raise UnknownPrompt(name)
     prompt, rule = seen
     what = call_log.build_intent(caller, call_log.PROMPT, name, text, channel.request_id, prompt, rule)
-    problem = _find_problem(prompt, arguments)
+    base = prompt.base or prompt
+    problem = _find_problem(base, arguments, ignores_missing=prompt.form is not None)
+    if problem is None and prompt.form is not None:
+        judged = judgement.judge(
+            prompt.form, arguments, lambda filled: _find_problem(base, filled), validator.MAX_LOOP_SECONDS
+        )
+        call_log.name_rule(what, catalogue, judged.grant_id)
+        problem = judged.problem if isinstance(judged, Refused) else None
+        arguments = arguments if isinstance(judged, Refused) else judged.arguments
     if problem is not None:
         message, reason = str(problem), problem.reason
         number = await call_log.refuse(what, outcomes.INVALID_ARGUMENTS, message, "InvalidArguments", (), reason)
         raise InvalidArguments(message, number, reason)
-    reached = await upstream_items.reach(prompt, caller)
-    make = functools.partial(_make_messages, prompt, reached, arguments)
+    if prompt.form is not None:
+        what.arguments = call_log.redact_rejected_arguments(arguments)
+    reached = await upstream_items.reach(base, caller)
+    make = functools.partial(_make_messages, base, reached, arguments)
     call, messages = await upstream_items.run(what, channel, reached, make, "messages")
     return PromptResult(prompt.description, messages, call.id)
 
 
-def _find_problem(prompt: PromptDefinition, arguments: Any) -> SchemaProblem | None:
+def _find_problem(prompt: PromptDefinition, arguments: Any, *, ignores_missing: bool = False) -> SchemaProblem | None:
     if not isinstance(arguments, dict):
         return SchemaProblem((), errors.PROMPT_OBJECT)
     if size_of(arguments, MAX_ARGUMENT_BYTES) > MAX_ARGUMENT_BYTES:
@@ -77,7 +88,7 @@ def _find_problem(prompt: PromptDefinition, arguments: Any) -> SchemaProblem | N
         if choices and value not in choices:
             return SchemaProblem((name,), errors.PROMPT_CHOICE, {"values": ", ".join(map(str, choices))[:500]})
     for name, argument in known.items():
-        if argument.get("required") and name not in arguments:
+        if argument.get("required") and name not in arguments and not ignores_missing:
             return SchemaProblem((name,), errors.PROMPT_MISSING)
     return None
 

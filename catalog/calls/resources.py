@@ -6,14 +6,16 @@ The order: decide, log, read the row, call the function or fetch a stored result
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from typing import Any
 
 from audit import outcomes
 from audit.redaction import redactor
 from audit.types import Caller, Reason
-from catalog.calls import call_log, method_limits, stored_results, upstream_items
+from catalog.calls import call_log, judgement, method_limits, stored_results, upstream_items
 from catalog.calls.call_log import Intent
 from catalog.calls.prepared_tools import load_catalogue
+from catalog.conditions.forms import Accepted
 from catalog.errors import ResultRemoved, ToolError, UnknownResource
 from catalog.functions import registry
 from catalog.functions.channel import Channel
@@ -24,7 +26,8 @@ from catalog.functions.results import BadResult, Produced, ResourceResult, resou
 from catalog.language import in_english
 from catalog.policy import visibility
 from catalog.policy.definitions import ResourceDefinition, Rule, Snapshot
-from catalog.policy.rules import OWN_RESULT
+from catalog.policy.rules import OWN_RESULT, Visible
+from catalog.schemas.errors import SchemaProblem
 from toolhub import contact
 from toolhub.wire import uritemplate
 
@@ -54,8 +57,8 @@ async def read_resource(caller: Caller, uri: str, channel: Channel) -> ResourceR
             await call_log.refuse(what, outcomes.UNKNOWN_TOOL, detail, reason=reason)
             raise UnknownResource(uri)
         return await _read(what, channel, upstream_items.LOCAL, functools.partial(_produce_stored, stored))
-    seen = _find_visible(caller, uri)
-    if seen is None:
+    match = find_match(visibility.for_credential(caller.credential), uri)
+    if match is None:
         resource = _find_anywhere(catalogue, uri)
         rule = None if resource is None else visibility.decide(caller.credential, resource).rule
         what = call_log.build_intent(caller, call_log.RESOURCE, name, "{}", channel.request_id, resource, rule)
@@ -63,11 +66,15 @@ async def read_resource(caller: Caller, uri: str, channel: Channel) -> ResourceR
         detail = "unknown resource" if rule is None else rule.english
         await call_log.refuse(what, outcome, detail, reason=rule or Reason("unknown.resource"))
         raise UnknownResource(uri)
-    resource, rule, values = seen
-    arguments = call_log.redact_rejected_arguments(values)
-    what = call_log.build_intent(caller, call_log.RESOURCE, name, arguments, channel.request_id, resource, rule)
+    arguments = call_log.redact_rejected_arguments(match.values)
+    resource = match.resource
+    what = call_log.build_intent(caller, call_log.RESOURCE, name, arguments, channel.request_id, resource, match.rule)
+    call_log.name_rule(what, catalogue, match.grant_id)
+    if match.problem is not None:  # what a person may not read does not exist for them
+        await call_log.refuse(what, outcomes.REFUSED, str(match.problem), reason=match.problem.reason)
+        raise UnknownResource(uri)
     reached = await upstream_items.reach(resource, caller)
-    return await _read(what, channel, reached, functools.partial(_make_contents, resource, reached, uri, values))
+    return await _read(what, channel, reached, functools.partial(_make_contents, resource, reached, uri, match.values))
 
 
 async def _read(
@@ -77,17 +84,45 @@ async def _read(
     return ResourceResult(contents, call.id)
 
 
-def _find_visible(caller: Caller, uri: str) -> tuple[ResourceDefinition, Rule, dict[str, str]] | None:
-    """Return the resource or first template that matches this address, the rule and the template's values, or None."""
-    visible = visibility.for_credential(caller.credential)
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A visible resource, or a template with the values of its variables, that has this address."""
+
+    resource: ResourceDefinition
+    rule: Rule
+    values: dict[str, str]
+    grant_id: int | None = None
+    """The grant that allows or denies these values, where grants have conditions."""
+    problem: SchemaProblem | None = None
+    """Why the person may not read it."""
+
+
+def find_match(visible: Visible, uri: str) -> Match | None:
+    """Return the resource, or the first template that this person may read at this address.
+
+    Without one, the first template that matches the address, with the problem; None when there is none at all.
+    """
     found = visible.resources.get(uri)
     if found is not None:
-        return found[0], found[1], {}
+        return Match(*found, {})
+    refused: Match | None = None
     for template, rule in visible.templates.values():
         values = parse_template(template.uri).match(uri)
-        if values is not None:
-            return template, rule, values
-    return None
+        if values is None:
+            continue
+        if template.form is None:
+            return Match(template, rule, values)
+        judged = judgement.judge_small(template.form, dict(values))
+        if isinstance(judged, Accepted):
+            return Match(template, rule, values, judged.grant_id)
+        refused = refused or Match(template, rule, values, judged.grant_id, judged.problem)
+    return refused
+
+
+def is_readable(visible: Visible, uri: str) -> bool:
+    """Return whether this person may read a resource at this address."""
+    match = find_match(visible, uri)
+    return match is not None and match.problem is None
 
 
 def _find_anywhere(catalogue: Snapshot, uri: str) -> ResourceDefinition | None:

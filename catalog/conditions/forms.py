@@ -128,6 +128,13 @@ class Way:
         """The schema that is left, narrowed by each of the constraints in turn."""
         self._fill = fill
 
+    def find_unfit(self, sent: dict[str, Any], find_base_problem: BaseCheck) -> Refused | None:
+        """Return why the arguments, with the fixed values, do not satisfy the definition's own schema."""
+        problem = self.fixed.find_problem(sent)
+        if problem is None:
+            problem = find_base_problem(self.fixed.fill(sent))
+        return None if problem is None else Refused(problem)
+
     def complete(self, filled: dict[str, Any]) -> dict[str, Any]:
         """Return arguments that have their fixed values with the defaults filled in as well."""
         return filled if self._fill is None else self._fill(filled)
@@ -175,8 +182,13 @@ class Form:
         that accepts decides, and the nearest one names the problem. Raises BudgetError beyond the budget of patterns.
         """
         best: tuple[int, Refused] | None = None
+        known: dict[tuple[Condition, ...], Refused | None] = {}
         for way in self.ways:
-            rank, found = self.judge_way(way, sent, find_base_problem)
+            fixed = way.alternative.fixed
+            if fixed not in known:  # most alternatives fix nothing, and the definition's own check takes the longest
+                known[fixed] = way.find_unfit(sent, find_base_problem)
+            unfit = known[fixed]
+            rank, found = (UNFIT, unfit) if unfit is not None else self._judge_way(way, sent)
             if isinstance(found, Accepted):
                 return found
             if best is None or rank < best[0]:
@@ -186,13 +198,12 @@ class Form:
 
     def judge_way(self, way: Way, sent: dict[str, Any], find_base_problem: BaseCheck) -> tuple[int, Accepted | Refused]:
         """Return the judgement of one alternative, and how far the arguments are from it: 0 when it accepts them."""
-        problem = way.fixed.find_problem(sent)
-        if problem is not None:
-            return UNFIT, Refused(problem)
+        unfit = way.find_unfit(sent, find_base_problem)
+        return self._judge_way(way, sent) if unfit is None else (UNFIT, unfit)
+
+    def _judge_way(self, way: Way, sent: dict[str, Any]) -> tuple[int, Accepted | Refused]:
+        """Return the judgement of arguments that satisfy the definition's own schema with the fixed values."""
         filled = way.fixed.fill(sent)
-        problem = find_base_problem(filled)
-        if problem is not None:
-            return UNFIT, Refused(problem)
         complete = way.complete(filled)
         found: list[tuple[SchemaProblem, int | None]] = []
         for constraint in way.alternative.constraints:
@@ -208,6 +219,20 @@ class Form:
         others = tuple(problem for problem, _ in found[1 : errors.MAX_PROBLEMS])
         first, grant_id = found[0]
         return len(found), Refused(replace(first, others=others), grant_id)
+
+    def may_send(self, name: str, value: str) -> bool:
+        """Return whether one of the alternatives accepts this value of an argument, whatever the others are.
+
+        Raises BudgetError beyond the budget of patterns.
+        """
+        steps = (name,)
+        if not all(one.accepts(value) for one in self._singles() if one.steps == steps):
+            return False
+        return any(
+            way.fixed.covering(steps) is None
+            and all(one.accepts(value) for one in way.alternative.constraints if one.steps == steps)
+            for way in self.ways
+        )
 
     # --- the list ---------------------------------------------------------------------------------------------------
 

@@ -293,6 +293,7 @@ class Snapshot:
     grants_by_user: dict[int, tuple[GrantRule, ...]] = field(repr=False)
     grants_by_group: dict[int, tuple[GrantRule, ...]] = field(repr=False)
     grants_to_everyone: tuple[GrantRule, ...] = field(repr=False)
+    grants_by_id: dict[int, GrantRule] = field(repr=False)
     limits_by_tool: dict[int, tuple[LimitRule, ...]] = field(repr=False)
     """Only tools that have any."""
     limits_by_method: dict[str, tuple[LimitRule, ...]] = field(repr=False)
@@ -340,6 +341,7 @@ class Snapshot:
             grants_by_user={key: tuple(rules) for key, rules in by_user.items()},
             grants_by_group={key: tuple(rules) for key, rules in by_group.items()},
             grants_to_everyone=tuple(rule for rule in grants if rule.subject_kind == "everyone"),
+            grants_by_id={rule.id: rule for rule in grants},
             limits_by_tool=_limits_by_tool(tools, by_toolset, limits),
             limits_by_method=_limits_by_method(limits),
             value_lists=dict(value_lists or {}),

@@ -62,6 +62,7 @@ def with_grants(snapshot: Snapshot, *, add: Iterable[GrantRule] = (), remove: Co
         grants_by_user={key: tuple(found) for key, found in indexes["user"].items()},
         grants_by_group={key: tuple(found) for key, found in indexes["group"].items()},
         grants_to_everyone=tuple(rule for rule in grants if rule.subject_kind == "everyone"),
+        grants_by_id={rule.id: rule for rule in grants},
     )
 
 

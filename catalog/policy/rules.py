@@ -270,6 +270,18 @@ def _by_id(rule: GrantRule) -> int:
     return rule.id
 
 
+def count_narrowed(snapshot: Snapshot, user_id: int, most: int) -> int:
+    """Return the number of items that grants with conditions reach for this user, as far as `most`."""
+    rules, _ = _rules(snapshot, user_id)
+    found = 0
+    for rule in rules:
+        if rule.conditions:
+            found += len(snapshot.by_toolset.get(rule.target_id, ())) if rule.target_kind == "toolset" else 1
+            if found >= most:
+                return most
+    return found
+
+
 def _granted(snapshot: Snapshot, rule: GrantRule) -> Iterable[Item]:
     if rule.target_kind == "toolset":
         return snapshot.by_toolset.get(rule.target_id, ())

@@ -6,7 +6,8 @@ Linear means text length times pattern size, and both may be large: `set_regex_b
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 
 import re2
@@ -31,6 +32,17 @@ _local = _Local()
 def set_regex_budget(seconds: float) -> None:
     """Set the pattern budget, in seconds, of the check that this thread begins; work beyond it raises BudgetError."""
     _local.remaining_steps = seconds * STEPS_PER_SECOND
+
+
+@contextmanager
+def regex_budget(seconds: float) -> Iterator[None]:
+    """Limit the work of the block to a pattern budget; what was left of an outer one goes on after it."""
+    before = _local.remaining_steps
+    set_regex_budget(seconds)
+    try:
+        yield
+    finally:
+        _local.remaining_steps = before
 
 
 def _options() -> re2.Options:

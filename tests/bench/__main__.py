@@ -11,6 +11,7 @@ listening                 calls, 64 at a time, while ten people hold 500 streams
                           2026-07-28, half GET streams of 2025-11-25; against the same server while nobody listens
 postgres                  the audit log in PostgreSQL (`--database`, an empty one) against SQLite, 64 at a time
 memory                    what the process holds before and after `--calls` calls
+conditions                calls, 64 at a time, under three conditions and under none, in alternating pairs
 credentials               calls, 64 at a time, with the token of a connected app and with a personal one, in alternating
                           pairs
 versions                  calls, 64 at a time, of this checkout and of the one in `--against`, in alternating pairs
@@ -46,6 +47,7 @@ WORKLOADS = (
     "listening",
     "memory",
     "postgres",
+    "conditions",
     "credentials",
     "versions",
 )
@@ -240,6 +242,15 @@ def pairs(parties: dict[str, Callable[[], dict[str, Any]]], rounds: int) -> dict
     return {"medians": medians, "pairs": found}
 
 
+def conditions(rounds: int, seconds: float) -> dict[str, Any]:
+    with servers.hub(conditions=True) as hub:
+
+        def run(name: str) -> dict[str, Any]:
+            return load(hub, spec(hub, "tools/call", name, expect='"3"'), 64, seconds)
+
+        return pairs({"three": lambda: run("bounded_add"), "none": lambda: run("add")}, rounds)
+
+
 def credentials(rounds: int, seconds: float) -> dict[str, Any]:
     with servers.hub(app=True) as hub:
         personal = spec(hub, "tools/call", "add", expect='"3"')
@@ -293,6 +304,9 @@ def main() -> None:
         elif name == "postgres":
             results[name] = postgres(options.rounds, options.seconds, options.database)
             show("tools/call, 64 at a time, by database", results[name], "SQLite")
+        elif name == "conditions":
+            sys.stdout.write("\ntools/call, 64 at a time, under three conditions and under none in turn\n")
+            results[name] = conditions(options.rounds, options.seconds)
         elif name == "credentials":
             sys.stdout.write("\ntools/call, 64 at a time, with both kinds of token in turn\n")
             results[name] = credentials(options.rounds, options.seconds)

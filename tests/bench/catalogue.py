@@ -23,6 +23,7 @@ def main() -> None:
     parser.add_argument("--api", default="", help="address of a local HTTP API that the tool `remote_add` calls")
     parser.add_argument("--listeners", type=int, default=0)
     parser.add_argument("--app", action="store_true", help="print a token of a connected app of the caller, too")
+    parser.add_argument("--conditions", action="store_true", help="add `bounded_add`, with conditions for the caller")
     options = parser.parse_args()
     django.setup()
 
@@ -59,6 +60,15 @@ def main() -> None:
             )
             if made:
                 remote.toolsets.add(toolset)
+        if options.conditions:
+            bounded, made = Tool.objects.get_or_create(
+                name="bounded_add", defaults=fields("Add two small numbers.", "python_function", function)
+            )
+            if made:
+                bounds = {"op": "range", "minimum": 0, "maximum": 100}
+                conditions = [{"path": "/a", **bounds}, {"path": "/b", **bounds}]
+                conditions.append({"path": "/b", "op": "not_one_of", "values": [7, 13, 42]})
+                Grant.objects.create(tool=bounded, user=user, conditions=conditions)
         missing = options.tools - Tool.objects.count()
         tools = Tool.objects.bulk_create(
             Tool(

@@ -95,6 +95,7 @@ def hub(
     api: str = "",
     listeners: int = 0,
     app: bool = False,
+    conditions: bool = False,
     root: Path = ROOT,
 ) -> Iterator[Running]:
     """toolhub as an operator runs it: token, policy, validation, durable log, hash chain. `root` is its checkout."""
@@ -119,6 +120,7 @@ def hub(
         subprocess.run([*run, "migrate", "--verbosity", "0"], cwd=root, env=environment, check=True)
         fill = [sys.executable, "-m", "tests.bench.catalogue", "--tools", str(tools), "--visible", str(visible)]
         fill += ["--api", api, "--listeners", str(listeners), *(["--app"] if app else [])]
+        fill += ["--conditions"] if conditions else []
         token = subprocess.run(
             fill, cwd=root, env=environment, check=True, capture_output=True, text=True
         ).stdout.strip()

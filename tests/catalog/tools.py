@@ -40,6 +40,13 @@ async def add(a: float, b: float) -> float:
     return a + b
 
 
+@tool("call_ticket")
+async def ticket(region: str, amount: int = 0, note: str = "", sender: dict[str, Any] | None = None) -> str:
+    """Write a ticket; return the arguments as they came."""
+    RAN.append("call_ticket")
+    return json.dumps({"region": region, "amount": amount, "note": note, "sender": sender})
+
+
 @tool("call_echo")
 async def echo(value: Any) -> Any:
     """Return what it is given."""

@@ -20,6 +20,7 @@ from catalog.errors import (
     NeedsInput,
     ToolError,
 )
+from catalog.policy import visibility
 from toolhub import deadline
 from toolhub.server import errors as server_errors
 from toolhub.server import requests
@@ -107,6 +108,7 @@ async def answer(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: S
         entry = server.requests.enter(peer, request.id, method in _CALL_METHODS)
         entry.listens = handler is subscriptions.listen
         server.clients.register_message(peer, method in _CALL_METHODS)
+        await visibility.prepare(peer.caller.credential)
         result = await handler(request, peer, outlet, server)
         if server.pages.keys:
             server.connect_check.report_result(peer, method, result)

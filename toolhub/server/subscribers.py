@@ -13,13 +13,13 @@ import itertools
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterable
-from functools import lru_cache
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from django.conf import settings
 
 from audit.types import Credential
+from catalog.calls.resources import is_readable
 from catalog.errors import SERVER_STOPPING, SESSION_ENDED, Cancellation
 from catalog.policy import snapshot, visibility
 from catalog.policy.rules import Visible
@@ -30,7 +30,6 @@ from toolhub.server.peer import Peer
 from toolhub.server.request_rates import TooManyRequests
 from toolhub.server.sessions import CLOSED, Sessions
 from toolhub.server.state import SharedState
-from toolhub.wire import uritemplate
 
 log = logging.getLogger(__name__)
 
@@ -116,20 +115,16 @@ class Audience:
 
     def _on_timer(self) -> None:
         self.timer = None
+        self._owner.run_in_background(self.prepare_and_decide())
+
+    async def prepare_and_decide(self) -> None:
+        """Evaluate the policy without blocking the loop; a failure is logged."""
         try:
-            self.decide()
+            await visibility.prepare(self.credential)
+            if self.listeners:
+                self.decide()
         except Exception:
             log.exception("Could not decide what a subscriber sees now")
-
-
-def is_readable(seen: Visible, uri: str) -> bool:
-    """Return whether the URI is a resource, or matches a template, among the visible ones."""
-    return uri in seen.resources or any(_template(text).match(uri) is not None for text in seen.templates)
-
-
-@lru_cache(maxsize=10_000)
-def _template(text: str) -> uritemplate.Template:
-    return uritemplate.parse(text)
 
 
 def _changed_resources(before: Visible, seen: Visible) -> Iterable[tuple[str, str]]:
@@ -301,10 +296,7 @@ class Subscribers:
             resume = time.monotonic() + SLICE_SECONDS
             for audience in list(self._audiences.values()):
                 if audience.listeners:
-                    try:
-                        audience.decide()
-                    except Exception:
-                        log.exception("Could not decide what a subscriber sees now")
+                    await audience.prepare_and_decide()
                 if time.monotonic() > resume:
                     await asyncio.sleep(0)
                     resume = time.monotonic() + SLICE_SECONDS
@@ -332,10 +324,13 @@ class Subscribers:
         stays silent.
         """
         if found:
-            work = self._announce_to_sessions(found, method, params, subject, version)
-            task = asyncio.get_running_loop().create_task(work)
-            self._background.add(task)
-            task.add_done_callback(self._background.discard)
+            self.run_in_background(self._announce_to_sessions(found, method, params, subject, version))
+
+    def run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run this in a task of its own, which is kept until it ends. On the loop's thread."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
     async def _announce_to_sessions(
         self, found: list[Listener], method: str, params: dict[str, Any] | None, subject: str, version: str

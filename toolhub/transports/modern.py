@@ -53,6 +53,7 @@ async def check_parameters(exchange: Exchange, request: jsonrpc.Request) -> None
     name, arguments = request.params.get("name"), request.params.get("arguments")
     with suppress(DatabaseError, InterfaceError, TimeoutError):  # the call itself is refused for it, and logged
         await snapshot.ensure_in_time()
+    await visibility.prepare(exchange.credential)
     try:
         seen = visibility.for_credential(exchange.credential).tools.get(name) if isinstance(name, str) else None
     except snapshot.NotLoaded:  # at the start, with a database that does not answer: refused like the above

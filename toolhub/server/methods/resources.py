@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from catalog.calls import call_tool
+from catalog.calls.resources import is_readable
 from catalog.errors import UnknownResource
 from catalog.policy import visibility
-from toolhub.server import pagination, sessions, subscribers
+from toolhub.server import pagination, sessions
 from toolhub.server.methods import params
 from toolhub.server.methods.tools import ttl_ms
 from toolhub.server.peer import Outlet, Peer
@@ -48,7 +49,7 @@ async def read(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: Ser
 
 async def subscribe(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
     uri = _uri(request)
-    if not subscribers.is_readable(visibility.for_credential(peer.caller.credential), uri):
+    if not is_readable(visibility.for_credential(peer.caller.credential), uri):
         raise UnknownResource(uri)
     if peer.session is not None:
         try:

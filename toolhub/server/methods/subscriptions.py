@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from catalog.calls.resources import is_readable
 from catalog.errors import SERVER_STOPPING, TASKS_EXTENSION, MissingCapability
 from catalog.policy import visibility
-from toolhub.server import subscribers
 from toolhub.server.methods import params, tasks
 from toolhub.server.peer import Outlet, Peer
 from toolhub.server.process import ServerRole
@@ -68,7 +68,7 @@ async def _agree(wanted: dict[str, Any], peer: Peer) -> tuple[frozenset[str], li
     uris = _read_strings(wanted, "resourceSubscriptions", MAX_URIS)
     if uris:
         seen = visibility.for_credential(peer.caller.credential)
-        uris = [uri for uri in uris if subscribers.is_readable(seen, uri)]
+        uris = [uri for uri in uris if is_readable(seen, uri)]
     task_ids = _read_strings(wanted, "taskIds", MAX_TASKS)
     if task_ids:
         if not tasks.has_opted_in(peer):
