@@ -67,8 +67,8 @@ class Explanation:
     ConditionError), `obstacle.not_member` (id and name of the group), `obstacle.only_others`. `rules.NO_GRANT` when
     nothing grants the item to anybody now.
 
-    A grant that denies under conditions is named where it denies whatever could be sent. The conditions of an item that
-    is switched off are not looked at: nothing is known of its arguments.
+    A grant that denies under conditions is named where it denies whatever could be sent. Of an item that is
+    switched off, nothing is known of its arguments, so that no condition is an obstacle yet.
     """
     grant: GrantRule | None
     """The grant that allows the item, or the nearest one that does not. With `obstacle.only_others`, an example."""

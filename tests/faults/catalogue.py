@@ -397,7 +397,7 @@ FAULTS: tuple[Fault, ...] = (
         "a denial overrides a permission that came before it",
         "catalog/policy/rules.py",
         "            return _Verdict(False, rule.rule)\n    allowed = ",
-        "            continue\n    allowed = ",
+        "            return _Verdict(True, rule.rule)\n    allowed = ",
         "tests/catalog/test_policy.py tests/catalog/test_visibility.py",
     ),
     Fault(
