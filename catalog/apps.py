@@ -20,6 +20,7 @@ class CatalogConfig(AppConfig):
         from catalog.functions.context import ProgressListeners
         from catalog.functions.updates import ResourceUpdates
         from catalog.models.access_requests import forget_target
+        from catalog.models.value_lists import keep_while_used
         from catalog.policy import revision, snapshot
         from catalog.policy.limit_cache import RedisHealth
         from catalog.policy.limits import LimitThreads
@@ -63,12 +64,15 @@ class CatalogConfig(AppConfig):
             )
         for model in (models.Tool, models.Toolset):
             pre_delete.connect(forget_target, sender=model, dispatch_uid=f"catalog.requests.{model._meta.label}")
+        for model in (models.ValueList, models.Flag):
+            pre_delete.connect(keep_while_used, sender=model, dispatch_uid=f"catalog.uses.{model._meta.label}")
         signals.changed.connect(snapshot.on_changed, dispatch_uid="catalog.policy.snapshot")
         # Changes made by quarantine are logged by catalog.quarantine, with the difference.
         for model in (models.Tool, models.Resource, models.Prompt):
             watch(model, ignore=("version", *model.REVIEW_FIELDS), many_to_many_names=("toolsets",))
-        for model in (models.Toolset, models.Grant):
+        for model in (models.Toolset, models.Grant, models.ValueList, models.Flag):
             watch(model)
+        watch(models.ValueListPart, kind="value list part")
         watch(models.Limit, kind="limit")
         watch(models.ToolTest, kind="test case", ignore=models.ToolTest.RESULT_FIELDS)
         # A preview changes nothing in the catalogue; it becomes a change when it is imported.

@@ -6,12 +6,12 @@ import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from allauth.mfa.models import Authenticator
     from django.contrib.auth.models import Group, User
 
-    from catalog.models import Grant, Limit, Prompt, Resource, Tool, Toolset
+    from catalog.models import Grant, Limit, Prompt, Resource, Tool, Toolset, ValueList
     from catalog.policy.definitions import Snapshot
 
 TWO_NUMBERS: dict[str, Any] = {
@@ -120,6 +120,19 @@ def limit(rate: str = "3/m", target: Tool | Toolset | str | None = None, **field
     on: dict[str, Any] = {"all_tools": True} if target is None else {type(target).__name__.lower(): target}
     on = {"method": target} if isinstance(target, str) else on
     return Limit.objects.create(rate=rate, **on, **fields)
+
+
+def make_value_list(name: str, values: Mapping[User | Group | None, list[str]]) -> ValueList:
+    """A value list with these values of each user and group, and (None) of everyone."""
+    from django.contrib.auth.models import Group
+
+    from catalog.models import ValueList
+
+    made = ValueList.objects.create(name=name)
+    for who, entries in values.items():
+        subject = {"everyone": True} if who is None else {"group" if isinstance(who, Group) else "user": who}
+        made.parts.create(entries=entries, **subject)
+    return made
 
 
 def make_group(name: str = "analysts", members: Iterable[User] = ()) -> Group:

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 READERS = {
     *("text", "secret", "boolean", "integer", "words", "url", "database", "rate", "redis", "networks"),
-    *("choice", "schemes", "certificates", "line", "contact_address", "issuer"),
+    *("choice", "schemes", "certificates", "line", "contact_address", "issuer", "flags"),
 }
 
 

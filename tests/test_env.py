@@ -31,6 +31,15 @@ FILE = Path("/srv/toolhub/toolhub.sqlite3")
         (lambda name: env.database(name, FILE), "sqlite://host/file"),
         (lambda name: env.database(name, FILE), "sqlite:///"),
         (env.redis, "http://localhost:6379"),
+        (env.flags, "new_crm"),
+        (env.flags, "new_crm=maybe"),
+        (env.flags, "new_crm=101%"),
+        (env.flags, "new_crm=-1%"),
+        (env.flags, "new_crm=2.5%"),
+        (env.flags, "new_crm=25"),
+        (env.flags, "new crm=on"),
+        (env.flags, "=on"),
+        (env.flags, "new_crm=on, new_crm=off"),
     ],
 )
 def test_a_bad_value_is_refused_and_its_variable_named(monkeypatch, reader, value):
@@ -62,6 +71,22 @@ def test_a_secret_is_read_from_the_file_without_its_line_end(monkeypatch, tmp_pa
     (tmp_path / "key").write_text("  a secret\n")
     monkeypatch.setenv("TOOLHUB_TEST_KEY_FILE", str(tmp_path / "key"))
     assert env.secret("TOOLHUB_TEST_KEY") == "a secret"
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        ("", {}),
+        (" , ", {}),
+        ("new_crm=on", {"new_crm": 100}),
+        ("new_crm = Yes, old.crm=off,beta-2=25 %, none=0%,all=100%", {
+            "new_crm": 100, "old.crm": 0, "beta-2": 25, "none": 0, "all": 100,
+        }),
+    ],
+)  # fmt: skip
+def test_flags_are_read_with_their_percentages(monkeypatch, value, read):
+    monkeypatch.setenv("TOOLHUB_FLAGS", value)
+    assert env.flags("TOOLHUB_FLAGS") == read
 
 
 @pytest.mark.parametrize(

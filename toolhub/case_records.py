@@ -1,4 +1,4 @@
-"""Records of a case file that the audit log does not hold: people, credentials, grants and toolsets, without secrets.
+"""Records of a case file that the audit log does not hold: people, credentials and rules, without secrets.
 
 Columns are named one by one: a new column of a model, which may be a digest or a secret, is in no case file by itself.
 """
@@ -16,7 +16,7 @@ from django.db.models import Model, Q, QuerySet
 
 from audit.hooks import CaseRecords, CaseScope
 from catalog.calls import call_log
-from catalog.models import Grant, Limit, Tool, Toolset
+from catalog.models import Flag, Grant, Limit, Tool, Toolset, ValueList, ValueListPart
 from toolhub.access.models import AccessToken
 from toolhub.oauth.models import ConnectedApp
 
@@ -37,8 +37,11 @@ APP_FIELDS = (
 )  # fmt: skip
 GRANT_FIELDS = (
     "id", "effect", "tool_id", "toolset_id", "resource_id", "prompt_id", "user_id", "group_id", "everyone", "starts",
-    "ends", "environments", "note",
+    "ends", "environments", "conditions", "windows", "flags", "note",
 )  # fmt: skip
+LIST_FIELDS = ("id", "name", "description")
+PART_FIELDS = ("id", "value_list_id", "user_id", "group_id", "everyone", "entries")
+FLAG_FIELDS = ("id", "name", "description", "percentage")
 LIMIT_FIELDS = (
     "id", "tool_id", "toolset_id", "all_tools", "method", "scope", "user_id", "group_id", "rate", "note",
 )  # fmt: skip
@@ -57,13 +60,17 @@ def list_records(scope: CaseScope) -> CaseRecords:
     apps = _of_users(ConnectedApp.objects.select_related("client"), user_ids, "app", scope)
     yield "connected-apps.jsonl", _describe(apps, APP_FIELDS, client=_client_of, toolsets=_toolsets_of)
     toolset_ids = _find_toolsets(scope)
-    for name, model, columns, everybody in (
-        ("grants.jsonl", Grant, GRANT_FIELDS, Q(everyone=True)),
-        ("rate-limits.jsonl", Limit, LIMIT_FIELDS, Q(user=None, group=None)),
-    ):
-        who = Q(user_id__in=user_ids) | Q(group_id__in=group_ids) | everybody
-        what = _reach(scope, toolset_ids, {one.attname for one in model._meta.concrete_fields})
-        yield name, _list_versions(model, columns, _choose(scope, who, what), scope)
+    theirs = Q(user_id__in=user_ids) | Q(group_id__in=group_ids)
+    grants = _choose(scope, theirs | Q(everyone=True), _reach(scope, toolset_ids, Grant))
+    yield "grants.jsonl", _list_versions(Grant, GRANT_FIELDS, grants, scope)
+    list_ids = _find_named(ValueList, grants, scope)
+    yield "value-lists.jsonl", _list_versions(ValueList, LIST_FIELDS, Q(id__in=list_ids), scope)
+    parts = _choose(scope, theirs | Q(everyone=True), Q()) & Q(value_list_id__in=list_ids)
+    yield "value-list-values.jsonl", _list_versions(ValueListPart, PART_FIELDS, parts, scope)
+    flag_ids = _find_named(Flag, grants, scope)
+    yield "flags.jsonl", _list_versions(Flag, FLAG_FIELDS, Q(id__in=flag_ids), scope)
+    limits = _choose(scope, theirs | Q(user=None, group=None), _reach(scope, toolset_ids, Limit))
+    yield "rate-limits.jsonl", _list_versions(Limit, LIMIT_FIELDS, limits, scope)
     yield "toolsets.jsonl", _describe(Toolset.objects.filter(pk__in=toolset_ids), ("id", "name", "description"))
 
 
@@ -100,8 +107,9 @@ def _targets(scope: CaseScope) -> dict[str, set[int]]:
     return found
 
 
-def _reach(scope: CaseScope, toolset_ids: list[int], columns: set[str]) -> Q:
-    """Return the condition on rows that name a target of the case, directly or by a toolset."""
+def _reach(scope: CaseScope, toolset_ids: list[int], model: type[Model]) -> Q:
+    """Return the condition on rows of the model that name a target of the case, directly or by a toolset."""
+    columns = {one.attname for one in model._meta.concrete_fields}
     targets = {column: keys for column, keys in _targets(scope).items() if column in columns}
     return reduce(
         or_, (Q(**{f"{column}__in": keys}) for column, keys in targets.items()), Q(toolset_id__in=toolset_ids)
@@ -115,11 +123,23 @@ def _choose(scope: CaseScope, who: Q, what: Q) -> Q:
     return what if scope.tool else who & what
 
 
+def _find_named(model: type[ValueList] | type[Flag], grants: Q, scope: CaseScope) -> list[int]:
+    """Return the value lists or flags that any version of the grants names, deleted ones too."""
+    versions = _find_versions(Grant, grants, scope).exclude(**{model.GRANT_COLUMN: []})
+    columns = versions.values_list(model.GRANT_COLUMN, flat=True).iterator(BATCH_ROWS)
+    names = {name for entries in columns for name in model.find_names(entries or [])}
+    return sorted(set(model.history.filter(name__in=names).order_by().values_list("id", flat=True)))
+
+
+def _find_versions(model: Any, wanted: Q, scope: CaseScope) -> Any:
+    """Return every version up to the end of the case: also of rows that were deleted since."""
+    versions = model.history.filter(wanted).order_by("history_id")
+    return versions if scope.until is None else versions.filter(history_date__lt=scope.until)
+
+
 def _list_versions(model: Any, columns: Iterable[str], wanted: Q, scope: CaseScope) -> Iterator[dict[str, Any]]:
-    """Yield every version, oldest first, up to the end of the case: also of rows that were deleted since."""
-    versions = model.history.filter(wanted).select_related("history_user").order_by("history_id")
-    if scope.until is not None:
-        versions = versions.filter(history_date__lt=scope.until)
+    """Yield every version up to the end of the case, oldest first."""
+    versions = _find_versions(model, wanted, scope).select_related("history_user")
     changed = {"+": "created", "~": "changed", "-": "deleted"}
     for row in versions.iterator(BATCH_ROWS):
         yield {

@@ -17,6 +17,7 @@ from catalog.admin import inlines
 from catalog.calls import history, origins
 from catalog.errors import Cancellation
 from catalog.models import PersonalSecret
+from catalog.models.value_lists import find_groups_with_values, has_more_values
 from catalog.policy import grant_targets, messages, snapshot, visibility
 from toolhub import case_records
 from toolhub.access.hooks import Hooks
@@ -87,8 +88,8 @@ def connect() -> None:
             cancel_call=_cancel_call,
             has_any_access=_has_any_access,
             has_personal_secrets=_has_personal_secrets,
-            reaches_more=grant_targets.reaches_more,
-            groups_with_access=grant_targets.find_groups_with_access,
+            reaches_more=_reaches_more,
+            groups_with_access=_find_groups_with_access,
             managed_memberships=identity_groups.find_managed,
             toolsets_for=_toolsets_for,
             has_connected_app=_has_connected_app,
@@ -105,6 +106,14 @@ def connect() -> None:
             group_inlines=inlines.GROUP_INLINES,
         )
     )
+
+
+def _reaches_more(user_id: int, other_id: int) -> bool:
+    return grant_targets.reaches_more(user_id, other_id) or has_more_values(user_id, other_id)
+
+
+def _find_groups_with_access(group_ids: frozenset[int]) -> frozenset[int]:
+    return grant_targets.find_groups_with_access(group_ids) | find_groups_with_values(group_ids)
 
 
 def _cancel_call(call_id: UUID, username: str) -> None:

@@ -196,6 +196,8 @@ def flags(name: str) -> dict[str, int]:
                 f"{name} must list flags such as new_crm=on, old_crm=off or beta=25%, separated by commas; it has "
                 f"{word!r}."
             )
+        if flag.strip() in found:
+            raise ImproperlyConfigured(f"{name} must list each flag once; it has {flag.strip()!r} twice.")
         found[flag.strip()] = percentage
     return found
 

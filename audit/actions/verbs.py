@@ -58,6 +58,7 @@ KINDS: dict[str, Promise] = {
     "connected app": gettext_lazy("connected app"),
     "connection": gettext_lazy("connection"),
     "deactivation": gettext_lazy("deactivation"),
+    "flag": gettext_lazy("flag"),
     "grant": gettext_lazy("grant"),
     "group": gettext_lazy("group"),
     "group mapping": gettext_lazy("group mapping"),
@@ -84,6 +85,8 @@ KINDS: dict[str, Promise] = {
     "toolset": gettext_lazy("toolset"),
     "upstream": gettext_lazy("upstream server"),
     "user": gettext_lazy("user"),
+    "value list": gettext_lazy("value list"),
+    "value list part": gettext_lazy("values in a value list"),
 }
 """Stored kind of the changed row -> its name on a page."""
 

@@ -48,7 +48,7 @@ calls.jsonl              the calls, every column; times in UTC
 admin-activity.jsonl     changes by administrators in that time: those that name the person, tool, client or
                          credential of the filters, or else a person of the calls; all of them for a time alone
 definitions.jsonl        the definition that clients had received of each tool, prompt and resource
-*.jsonl                  people, access tokens, connected apps and grants, with their history
+*.jsonl                  people, access tokens, connected apps, and grants with what they name, with their history
 hash-chain.jsonl         for every call and change, its hash chain up to a signed checkpoint
 checkpoints.jsonl        these checkpoints
 

@@ -39,6 +39,8 @@ from catalog.admin.secrets import SecretAdmin as SecretAdmin
 from catalog.admin.tool_tests import ToolTestAdmin as ToolTestAdmin
 from catalog.admin.toolset_members import ToolsetActions
 from catalog.admin.upstreams import UpstreamAdmin as UpstreamAdmin
+from catalog.admin.value_lists import FlagAdmin as FlagAdmin
+from catalog.admin.value_lists import ValueListAdmin as ValueListAdmin
 from catalog.advice.prompts import check_prompt
 from catalog.advice.suggestions import Suggestion
 from catalog.models import Grant, ImportBatch, ImportedItem, Limit, Prompt, Resource, StoredResult, Task, Tool, Toolset

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from catalog import threads
@@ -13,8 +14,14 @@ from catalog.schemas.errors import SchemaProblem
 def judge(form: Form, sent: dict[str, Any], find_base_problem: BaseCheck, seconds: float) -> Accepted | Refused:
     """Return the arguments to use, with fixed values filled in, or the problem of what was sent.
 
-    `seconds` bound the work for the patterns of conditions; beyond them the arguments are refused as too complex.
+    `seconds` of processor time bound the work for conditions, and again for their patterns: beyond them the arguments
+    are refused as too complicated.
     """
+    began = time.thread_time()
+
+    def check_time() -> None:
+        if time.thread_time() - began > seconds:
+            raise patterns.BudgetError
 
     def find_with_own_budget(filled: dict[str, Any]) -> SchemaProblem | None:
         with patterns.regex_budget(seconds):  # a check sets its own, and lifts it afterwards
@@ -22,7 +29,7 @@ def judge(form: Form, sent: dict[str, Any], find_base_problem: BaseCheck, second
 
     try:
         with patterns.regex_budget(seconds):
-            return form.judge(sent, find_with_own_budget)
+            return form.judge(sent, find_with_own_budget, check_time)
     except patterns.BudgetError:
         return Refused(validator.TOO_MUCH)
 

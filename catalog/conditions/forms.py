@@ -175,11 +175,14 @@ class Form:
 
     # --- the call ---------------------------------------------------------------------------------------------------
 
-    def judge(self, sent: dict[str, Any], find_base_problem: BaseCheck) -> Accepted | Refused:
+    def judge(
+        self, sent: dict[str, Any], find_base_problem: BaseCheck, check_time: Callable[[], None] = lambda: None
+    ) -> Accepted | Refused:
         """Return the arguments to use, or the problem of those that were sent.
 
         `find_base_problem` checks arguments against the definition's own schema. Of several alternatives, the first
-        that accepts decides, and the nearest one names the problem. Raises BudgetError beyond the budget of patterns.
+        that accepts decides, and the nearest one names the problem. `check_time` is called before each constraint and
+        may raise BudgetError, as patterns do beyond their budget: arguments can be long lists, and grants many.
         """
         best: tuple[int, Refused] | None = None
         known: dict[tuple[Condition, ...], Refused | None] = {}
@@ -188,7 +191,7 @@ class Form:
             if fixed not in known:  # most alternatives fix nothing, and the definition's own check takes the longest
                 known[fixed] = way.find_unfit(sent, find_base_problem)
             unfit = known[fixed]
-            rank, found = (UNFIT, unfit) if unfit is not None else self._judge_way(way, sent)
+            rank, found = (UNFIT, unfit) if unfit is not None else self._judge_way(way, sent, check_time)
             if isinstance(found, Accepted):
                 return found
             if best is None or rank < best[0]:
@@ -199,18 +202,22 @@ class Form:
     def judge_way(self, way: Way, sent: dict[str, Any], find_base_problem: BaseCheck) -> tuple[int, Accepted | Refused]:
         """Return the judgement of one alternative, and how far the arguments are from it: 0 when it accepts them."""
         unfit = way.find_unfit(sent, find_base_problem)
-        return self._judge_way(way, sent) if unfit is None else (UNFIT, unfit)
+        return self._judge_way(way, sent, lambda: None) if unfit is None else (UNFIT, unfit)
 
-    def _judge_way(self, way: Way, sent: dict[str, Any]) -> tuple[int, Accepted | Refused]:
+    def _judge_way(
+        self, way: Way, sent: dict[str, Any], check_time: Callable[[], None]
+    ) -> tuple[int, Accepted | Refused]:
         """Return the judgement of arguments that satisfy the definition's own schema with the fixed values."""
         filled = way.fixed.fill(sent)
         complete = way.complete(filled)
         found: list[tuple[SchemaProblem, int | None]] = []
         for constraint in way.alternative.constraints:
+            check_time()
             problem = constraint.find_violation(complete, sent)
             if problem is not None:
                 found.append((problem, None))
         for denial in self.permission.denials:
+            check_time()
             problems = [one.find_violation(complete, sent) for one in denial.constraints]
             if (problem := problems[0]) is not None and None not in problems:
                 found.append((problem, denial.grant_id))

@@ -189,21 +189,29 @@ class Narrowing:
         """Return the values that are left when the schema or every alternative lists them; None otherwise."""
         if "const" in part:
             return [part["const"]] if demand.accepts(part["const"]) and self.fits(part, part["const"]) else []
+        fits = self._check_of(part)
         if isinstance(part.get("enum"), list):
-            return [value for value in part["enum"] if demand.accepts(value) and self.fits(part, value)]
-        candidates: list[Any] = []
+            return [value for value in part["enum"] if demand.accepts(value) and fits(value)]
+        candidates: dict[Any, Any] = {}
         for alternative in demand.alternatives:
             lists = [one for one in alternative if _lists_values(one)]
             if not lists:
                 return None
-            candidates += lists[0].expectation.value
+            for value in lists[0].expectation.value:
+                candidates.setdefault(hashable(value), value)
             if lists[0].may_be_absent and not lists[0].is_negated:
-                candidates.append(None)
-        kept: dict[Any, Any] = {}
-        for value in candidates:
-            if demand.accepts(value) and self.fits(part, value):
-                kept.setdefault(hashable(value), value)
-        return list(kept.values())
+                candidates.setdefault(None, None)
+        return [value for value in candidates.values() if demand.accepts(value) and fits(value)]
+
+    def _check_of(self, part: dict[str, Any]) -> Callable[[Any], bool]:
+        """Return whether a value satisfies the part: quickly for one of kinds and values alone, as lists make them."""
+        if not all(keyword in _PLAIN or keyword.startswith("x-") for keyword in part):
+            return lambda value: self.fits(part, value)
+        names = _kinds(part)
+        if not isinstance(part.get("enum"), list):
+            return lambda value: any(_is_kind(value, name) for name in names)
+        known = {hashable(value) for value in part["enum"]}
+        return lambda value: hashable(value) in known and any(_is_kind(value, name) for name in names)
 
     def _choices(self, part: dict[str, Any], values: list[Any]) -> dict[str, Any] | None:
         """Return a schema of exactly these values, which all satisfy `part`."""
@@ -269,6 +277,9 @@ class Narrowing:
             part = {keyword: value for keyword, value in part.items() if keyword != "examples"}
             part |= {"examples": kept} if kept else {}
         return part
+
+
+_PLAIN: Final = ANNOTATIONS | {"type", "enum"}
 
 
 def _lists_values(constraint: Constraint) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import Error as DatabaseError
 from django.db import transaction
+from django.db.models import ProtectedError
 
 from catalog import import_batches
 from catalog.canonical import dumps
@@ -19,6 +20,9 @@ from catalog.exchange.values import FileError
 from catalog.models import ImportBatch
 from catalog.models.base import CatalogueItem
 from catalog.policy import large_changes
+
+Match = tuple[Any, Values]
+"""A row of the database, and its values as a file has them."""
 
 
 @dataclass(slots=True)
@@ -47,9 +51,13 @@ def run(content: Any, *, plan: bool = False, prune: bool = False, source: str = 
 
     def work() -> Outcome:
         outcome = Outcome()
+        named: list[tuple[Kind, Match]] = []
         for kind in KINDS:
             if kind.section in sections:
-                _import_section(kind, sections[kind.section], outcome, prune=prune)
+                unmatched = _import_section(kind, sections[kind.section], outcome, prune=prune)
+                named += [(kind, match) for match in unmatched] if kind.named_by_grants and prune else []
+        for kind, match in named:
+            _remove(kind, match, outcome)
         if source:
             import_batches.record(ImportBatch.Source.FILE, source, outcome.made)
         return outcome
@@ -78,7 +86,8 @@ def _check_sections(content: Any) -> dict[str, list[Any]]:
     return found
 
 
-def _import_section(kind: Kind, entries: list[Any], outcome: Outcome, *, prune: bool) -> None:
+def _import_section(kind: Kind, entries: list[Any], outcome: Outcome, *, prune: bool) -> list[Match]:
+    """Import the entries of a section, and return the rows without an entry."""
     present = load_rows(kind)
     wanted = [(f"{kind.section}[{number}]", entry) for number, entry in enumerate(entries)]
     complete = [(place, _fill_entry(kind, entry, place)) for place, entry in wanted]
@@ -87,10 +96,9 @@ def _import_section(kind: Kind, entries: list[Any], outcome: Outcome, *, prune: 
         names = [entry["name"] for _, entry in complete]
         kind.model._default_manager.filter(**{kind.draft: True, "name__in": names}).delete()
     pairs, unmatched = _match_rows(kind, complete, present)
-    if prune:  # first: removed rows may conflict with new ones
-        for row, whole in unmatched:
-            outcome.changes.append(Change("-", f"{kind.word} {kind.label(whole)}"))
-            row.delete()
+    if prune and not kind.named_by_grants:  # first: removed rows may conflict with new ones
+        for unwanted in unmatched:
+            _remove(kind, unwanted, outcome)
     for (place, entry), match in pairs:
         before = match[1] if match is not None else None
         differences = list(_find_differences(before, entry)) if before is not None else []
@@ -103,6 +111,17 @@ def _import_section(kind: Kind, entries: list[Any], outcome: Outcome, *, prune: 
         if match is None and isinstance(row, CatalogueItem):
             outcome.made.append(row)
         outcome.changes.append(Change("~" if before is not None else "+", f"{kind.word} {label}", differences))
+    return unmatched
+
+
+def _remove(kind: Kind, match: Match, outcome: Outcome) -> None:
+    """Delete a row. Raises FileError when grants use it."""
+    row, whole = match
+    try:
+        row.delete()
+    except ProtectedError as error:
+        raise FileError(kind.section, str(error.args[0])) from None
+    outcome.changes.append(Change("-", f"{kind.word} {kind.label(whole)}"))
 
 
 def _fill_entry(kind: Kind, entry: Any, place: str) -> Values:
@@ -145,9 +164,6 @@ def _check_duplicates(kind: Kind, entries: list[tuple[str, Values]]) -> None:
         if key in seen:
             raise FileError(place, f"{kind.word} {kind.label(entry)} already exists, at {seen[key]}.")
         seen[key] = place
-
-
-Match = tuple[Any, Values]
 
 
 def _match_rows(

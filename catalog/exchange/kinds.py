@@ -12,6 +12,7 @@ from typing import Any
 from django.db import models
 
 from catalog.models import (
+    Flag,
     Grant,
     ImportedDocument,
     Limit,
@@ -21,6 +22,8 @@ from catalog.models import (
     Tool,
     Toolset,
     Upstream,
+    ValueList,
+    ValueListPart,
 )
 
 Values = dict[str, Any]
@@ -40,6 +43,8 @@ class Kind:
     """The identity of a row; several rows may share it where nothing else distinguishes them."""
     excluded: Mapping[str, str] = field(default_factory=dict)
     many: tuple[str, ...] = ()
+    named_by_grants: bool = False
+    """Whether grants name such a row. It can be removed only after them."""
     draft: str = ""
     """The column that says of a row that it is only previewed so far. Such a row is no part of the catalogue."""
     label: Callable[[Values], str] = lambda values: str(values["name"])
@@ -117,6 +122,17 @@ register(
     )
 )
 register(Kind("prompts", Prompt, "prompt", excluded=VERSION_EXCLUSION, many=("toolsets",)))
+register(Kind("value_lists", ValueList, "value list", named_by_grants=True))
+register(
+    Kind(
+        "value_list_parts",
+        ValueListPart,
+        "value list part",
+        key=lambda values: (values["value_list"], _subject(values)),
+        label=lambda values: f"{values['value_list']}, {_format_label(values)}",
+    )
+)
+register(Kind("flags", Flag, "flag", named_by_grants=True))
 register(
     Kind(
         "grants",

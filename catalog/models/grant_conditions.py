@@ -9,7 +9,7 @@ from django.apps import apps
 from django.conf import settings
 from django.core.exceptions import ValidationError
 
-from catalog.conditions import words
+from catalog.conditions import flags, words
 from catalog.conditions.definitions import FIXED, Condition, parse
 from catalog.conditions.expectations import BELONGS_TO
 from catalog.conditions.forms import Alternative, Permission
@@ -37,9 +37,10 @@ def check_grant(row: Grant) -> None:
 
 
 def _check_flags(row: Grant) -> None:
-    if not isinstance(row.flags, list):
-        return
-    names = {name for name in row.flags if isinstance(name, str)} - settings.FLAGS.keys()
+    try:
+        names = flags.parse(row.flags) - settings.FLAGS.keys()
+    except FlagError:
+        return  # the validator of the field says so
     if names:
         known = apps.get_model("catalog", "Flag")._default_manager.filter(name__in=names).values_list("name", flat=True)
         for name in sorted(names - set(known)):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar, Final
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator
 from django.db import models
-from django.db.models import Q
+from django.db.models import ProtectedError, Q
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 from simple_history.models import HistoricalRecords
@@ -20,6 +21,8 @@ from catalog.querysets import CatalogueQuerySet
 
 MAX_VALUES: Final = 10_000
 MAX_VALUE_CHARACTERS: Final = 500
+CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""Line breaks among others: forms have one value on each line."""
 
 
 def check_values(value: Any) -> None:
@@ -33,6 +36,8 @@ def check_values(value: Any) -> None:
         if not isinstance(one, str) or not 1 <= len(one) <= MAX_VALUE_CHARACTERS:
             text = _("Value %(number)s must be a text of 1 to %(most)s characters.")
             reject(text, number=number, most=MAX_VALUE_CHARACTERS)
+        if CONTROL.search(one) or one != one.strip():
+            reject(_("Value %(number)s must be one line, without blanks around it."), number=number)
         if one in seen:
             reject(_("The value “%(value)s” is there twice. Remove one."), value=one[:100])
         seen.add(one)
@@ -46,6 +51,9 @@ class NamedForGrants(models.Model):
 
     objects = CatalogueQuerySet.as_manager()
 
+    GRANT_COLUMN: ClassVar[str]
+    """The column of a grant that can refer to such a row."""
+
     class Meta:
         abstract = True
 
@@ -53,16 +61,30 @@ class NamedForGrants(models.Model):
         return self.name
 
     @classmethod
-    def find_users(cls, name: str) -> list[int]:
-        """Return the ids of the grants that refer to this name."""
-        raise NotImplementedError
+    def find_uses(cls) -> dict[str, list[int]]:
+        """Return for each name that grants refer to the ids of these grants."""
+        found: dict[str, list[int]] = {}
+        grants = Grant.objects.exclude(**{cls.GRANT_COLUMN: []}).order_by("pk")
+        for pk, entries in grants.values_list("pk", cls.GRANT_COLUMN):
+            for name in dict.fromkeys(cls.find_names(entries or [])):
+                found.setdefault(name, []).append(pk)
+        return found
+
+    @staticmethod
+    def find_names(entries: list[Any]) -> list[str]:
+        """Return the names to which the column of a grant refers."""
+        return entries
 
     def clean(self) -> None:
         super().clean()
         check_unlike(self, self.name)
-        stored = type(self)._default_manager.filter(pk=self.pk).values_list("name", flat=True).first()
-        if stored is not None and stored != self.name and (users := self.find_users(stored)):
+        stored = self.find_stored_name()
+        if stored is not None and stored != self.name and (users := self.find_uses().get(stored)):
             raise ValidationError({"name": self.in_use(stored, users)})
+
+    def find_stored_name(self) -> str | None:
+        """Return the name in the database, which a form may have changed here; None for a new row."""
+        return type(self)._default_manager.filter(pk=self.pk).values_list("name", flat=True).first()
 
     @staticmethod
     def in_use(name: str, users: list[int]) -> str:
@@ -80,15 +102,16 @@ class ValueList(NamedForGrants):
 
     history = HistoricalRecords()
 
+    GRANT_COLUMN = "conditions"
+
     class Meta:
         verbose_name = _("value list")
         verbose_name_plural = _("value lists")
         ordering: ClassVar = ["name"]
 
-    @classmethod
-    def find_users(cls, name: str) -> list[int]:
-        rows = Grant.objects.exclude(conditions=[]).order_by("pk").values_list("pk", "conditions")
-        return [pk for pk, found in rows if any(one.get("list") == name for one in found)]
+    @staticmethod
+    def find_names(entries: list[Any]) -> list[str]:
+        return [condition["list"] for condition in entries if "list" in condition]
 
 
 class ValueListPart(models.Model):
@@ -145,8 +168,21 @@ class ValueListPart(models.Model):
         return f"group {self.group}" if self.group_id is not None else "everyone"
 
     def clean(self) -> None:
+        """Check what the constraints check, for forms in which they cannot: beside the field that is wrong."""
         super().clean()
         check_kinds(self)
+        subjects = [name for name in ("user", "group") if getattr(self, f"{name}_id") is not None]
+        subjects += ["everyone"] if self.everyone else []
+        if len(subjects) != 1:
+            raise ValidationError(
+                {subjects[1] if subjects else "user": _("Choose exactly one of user, group and everyone.")}
+            )
+        subject = {name: getattr(self, name) for name in ("user_id", "group_id", "everyone")}
+        if self.value_list_id and type(self).objects.filter(**subject, value_list=self.value_list_id).exclude(
+            pk=self.pk
+        ):
+            twice = _("The list already has values for this user or group, or for everyone.")
+            raise ValidationError({subjects[0]: twice})
 
 
 class Flag(NamedForGrants):
@@ -160,6 +196,8 @@ class Flag(NamedForGrants):
     )
     history = HistoricalRecords()
 
+    GRANT_COLUMN = "flags"
+
     class Meta:
         verbose_name = _("flag")
         verbose_name_plural = _("flags")
@@ -172,7 +210,30 @@ class Flag(NamedForGrants):
             )
         ]
 
-    @classmethod
-    def find_users(cls, name: str) -> list[int]:
-        rows = Grant.objects.exclude(flags=[]).order_by("pk").values_list("pk", "flags")
-        return [pk for pk, found in rows if name in found]
+
+def keep_while_used(*, instance: NamedForGrants, **_: Any) -> None:
+    """Refuse to delete a value list or a flag that grants use. Raises ProtectedError.
+
+    A receiver of the signal, so that it also holds for the deletion of many rows at once.
+    """
+    name = instance.find_stored_name() or instance.name
+    if users := instance.find_uses().get(name):
+        raise ProtectedError(instance.in_use(name, users), set(Grant.objects.filter(pk__in=users[:10])))
+
+
+def has_more_values(user_id: int, other_id: int) -> bool:
+    """Return whether a value list has a value for the first user that it does not have for the second."""
+    return bool(_find_values(user_id) - _find_values(other_id))
+
+
+def find_groups_with_values(group_ids: frozenset[int]) -> frozenset[int]:
+    """Return those of the groups for which a value list has values: whoever joins gets them."""
+    parts = ValueListPart.objects.filter(group__in=group_ids).order_by()
+    return frozenset(key for key in parts.values_list("group", flat=True) if key is not None)
+
+
+def _find_values(user_id: int) -> set[tuple[int, str]]:
+    """Return (id of the list, value) of all parts for a user and for their groups."""
+    theirs = ValueListPart.objects.filter(Q(user=user_id) | Q(group__user=user_id)).order_by()
+    rows = theirs.values_list("value_list", "entries")
+    return {(key, value) for key, entries in rows for value in entries or []}

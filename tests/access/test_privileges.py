@@ -165,8 +165,11 @@ def test_groups_with_grants_are_for_those_who_may_change_grants(manager: User, c
     analysts, contractors = factories.make_group("analysts"), factories.make_group("contractors", [manager])
     factories.grant(analysts, factories.make_tool("report"))
     factories.deny(contractors, factories.make_tool("payroll"))
+    with_values = factories.make_group("engineers")
+    factories.make_value_list("repositories", {with_values: ["core"]})
     client = browser(manager)
-    assert save_account(client, charlie, groups=[analysts.pk])[0] == 200
+    for group in (analysts, with_values):
+        assert save_account(client, charlie, groups=[group.pk])[0] == 200, group
     assert save_account(client, manager, groups=[])[0] == 200, "leaving a group that denies is access, too"
     allow(manager, *GRANTS)
     client = browser(User.objects.get(pk=manager.pk))
@@ -207,7 +210,7 @@ def test_a_group_that_holds_more_is_read_only(manager: User, browser: Browser) -
     assert Group.objects.filter(pk__in=[group.pk, other.pk]).count() == 2
 
 
-@pytest.mark.parametrize("access", ["tool", "group", "personal secret"])
+@pytest.mark.parametrize("access", ["tool", "group", "personal secret", "value", "value of a group"])
 def test_the_sign_in_of_someone_with_other_tools_or_secrets_is_for_superusers(
     manager: User, alice: User, browser: Browser, access: str
 ) -> None:
@@ -215,6 +218,10 @@ def test_the_sign_in_of_someone_with_other_tools_or_secrets_is_for_superusers(
         factories.grant(alice, factories.make_tool("hers"))
     elif access == "group":
         factories.grant(factories.make_group("analysts", [alice]), factories.make_tool("theirs"))
+    elif access == "value":
+        factories.make_value_list("repositories", {alice: ["core", "site"], manager: ["core"]})
+    elif access == "value of a group":
+        factories.make_value_list("repositories", {factories.make_group("analysts", [alice]): ["core"]})
     else:
         secret = Secret.objects.create(name="her_token", kind=Secret.Kind.PERSONAL)
         PersonalSecret.objects.create(secret=secret, user=alice, value="x")
@@ -236,6 +243,7 @@ def test_who_has_the_same_tools_or_may_grant_them_resets_passwords(
     factories.grant(alice, tool)
     factories.grant(manager, tool)
     factories.grant(bob, other)
+    factories.make_value_list("repositories", {alice: ["core"], manager: ["core", "site"], None: ["wiki"]})
     assert browser(manager).post(f"/admin/auth/user/{alice.pk}/password/", NEW).status_code == 302
     assert browser(manager).post(f"/admin/auth/user/{bob.pk}/password/", NEW).status_code == 403
     factories.deny(manager, tool)

@@ -31,10 +31,10 @@ from audit.format import chain, keys, timestamps, uuid7
 from audit.format.keys import TrustedKeys
 from audit.models import Action, Call, Link
 from audit.queries.search import CallSearch
-from catalog.models import Grant, Tool
+from catalog.models import Flag, Grant, Tool
 from tests.audit.attempts import call, intent
 from tests.audit.stores import AuditStore
-from tests.factories import make_tool
+from tests.factories import make_tool, make_value_list
 from toolhub.access.models import AccessToken
 from toolhub.parts import parts
 
@@ -594,6 +594,51 @@ def test_a_tool_s_case_file_has_the_grants_of_everybody_and_the_definition(
     assert {line["note"] for line in lines(path, "grants.jsonl")} == {"hers", "his"}
     (definition,) = lines(path, archive.DEFINITIONS)
     assert definition["name"] == "calculate_sum" and definition["definition"]
+
+
+CONDITION = {"path": "/a", "op": "belongs_to", "list": "ours"}
+WINDOW = {"days": ["mon"], "from": "09:00", "to": "17:30", "zone": "UTC"}
+
+
+def make_rules(alice: User, bob: User) -> Tool:
+    """A tool whose grants use the list "ours" and the flag "beta", both of them changed, and deleted at the end."""
+    tool = make_tool("calculate_sum")
+    make_value_list("theirs", {None: ["no grant names it"]})
+    ours = make_value_list("ours", {None: ["x"], alice: ["hers"], bob: ["his"]})
+    beta = Flag.objects.create(name="beta", percentage=5)
+    beta.percentage = 100
+    beta.save()
+    rules = {"conditions": [CONDITION], "windows": [WINDOW], "flags": ["beta"]}
+    grants = [Grant.objects.create(tool=tool, user=user, **rules) for user in (alice, bob)]
+    for row in (*grants, beta, ours):
+        row.delete()
+    return tool
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("query", "people"), [("user=alice", {"alice"}), ("tool=calculate_sum", {"alice", "bob"}), ("user=bob", {"bob"})]
+)
+def test_a_case_file_has_the_value_lists_and_flags_that_its_grants_name(
+    query: str, people: set[str], client: Any, tmp_path: Path, alice: User, bob: User, auditor: User
+) -> None:
+    tool = make_rules(alice, bob)
+    log_of(alice, tool)
+    log_of(bob, tool)
+    client.force_login(permit(auditor))
+    path = tmp_path / "case.zip"
+    path.write_bytes(b"".join(client.post(f"{reverse(ADDRESS)}?{query}", REASON).streaming_content))
+    assert examine(path).ok
+    for line in lines(path, "grants.jsonl"):
+        assert (line["conditions"], line["windows"], line["flags"]) == ([CONDITION], [WINDOW], ["beta"])
+    versions = [(line["change"], line["name"]) for line in lines(path, "value-lists.jsonl")]
+    assert versions == [("created", "ours"), ("deleted", "ours")]
+    flags = [(line["change"], line["percentage"]) for line in lines(path, "flags.jsonl")]
+    assert flags == [("created", 5), ("changed", 100), ("deleted", 100)]
+    values = {tuple(line["entries"]) for line in lines(path, "value-list-values.jsonl")}
+    assert values == {("x",)} | ({("hers",)} if "alice" in people else set()) | (
+        {("his",)} if "bob" in people else set()
+    )
 
 
 def test_an_empty_scope_is_a_case_file_that_says_so(tmp_path: Path, db: None) -> None:

@@ -395,6 +395,7 @@ def _make_rules(tools: list[Any], people: list[Any]) -> None:
     grants += [Grant(tool=first, user=user, effect="deny" if user.place % 9 == 8 else "allow") for user in people]
     grants += [Grant(tool=tool, user=zero) for tool in tools[::5]]
     _save(Grant, grants)
+    _make_conditions(first, people, groups, size=len(sets))
     limits = [Limit(tool=tool, rate="60/m") for tool in tools[::20]]
     limits += [Limit(tool=first, scope="user", user=user, rate="600/h") for user in people[::10]]
     limits += [Limit(toolset=one, scope="each_member", group=groups[0], rate="1000/d") for one in sets[::4]]
@@ -403,6 +404,25 @@ def _make_rules(tools: list[Any], people: list[Any]) -> None:
     tests = [ToolTest(tool=tool, name="by itself", arguments={"a": 1}) for tool in tools[::3]]
     tests += [ToolTest(tool=first, name=f"as {user.pk}", user=user) for user in people]
     _save(ToolTest, tests)
+
+
+def _make_conditions(tool: Any, people: list[Any], groups: list[Any], size: int) -> None:
+    """Value lists and flags; list 0 has values of every group and user, and is used with flag 0 by most grants."""
+    from catalog.models import Flag, Grant, ValueList, ValueListPart
+
+    there = set(ValueList.objects.values_list("name", flat=True))
+    names = [name for number in range(size) if (name := f"list_{number:03d}") not in there]
+    lists = _save(ValueList, (ValueList(name=name, description=f"The values of {name}.") for name in names))
+    _save(Flag, (Flag(name=name.replace("list", "flag"), percentage=place % 101) for place, name in enumerate(names)))
+    first = ValueList.objects.get(name="list_000")
+    values = [f"{word}-{number}" for word in WORDS for number in range(50)]
+    with_values = set(first.parts.values_list("group", flat=True))
+    parts = [ValueListPart(value_list=first, group=one, entries=values) for one in groups if one.pk not in with_values]
+    parts += [ValueListPart(value_list=first, user=user, entries=values[:20]) for user in people]
+    parts += [ValueListPart(value_list=one, everyone=True, entries=values) for one in lists]
+    _save(ValueListPart, parts)
+    own = {"path": "/invoice_0", "op": "belongs_to", "list": first.name}
+    _save(Grant, (Grant(tool=tool, user=one, conditions=[own], flags=["flag_000"]) for one in people[::10]))
 
 
 def _make_other_rows(tools: list[Any], people: list[Any], all_tools: int, all_users: int) -> None:

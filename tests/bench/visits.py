@@ -33,6 +33,8 @@ LISTS = (
     ("catalog/prompt", ("q=prompt", "p=3")),
     ("catalog/grant", ("q=invoice", "q=seed0", "p=5", "effect__exact=deny", "toolset__id__exact={toolset}")),
     ("catalog/limit", ("q=tool", "p=3")),
+    ("catalog/valuelist", ("q=list", "p=2")),
+    ("catalog/flag", ("q=flag", "p=2")),
     ("catalog/secret", ("q=secret", "p=2")),
     ("catalog/task", ("q=seed0", "p=3")),
     ("catalog/storedresult", ("q=seed0", "p=3")),
@@ -52,6 +54,7 @@ LISTS = (
 PICKERS = (
     ("catalog", "grant", ("tool", "toolset", "resource", "prompt", "user", "group")),
     ("catalog", "limit", ("tool", "toolset", "user", "group")),
+    ("catalog", "valuelistpart", ("user", "group")),
     ("catalog", "tool", ("toolsets",)),
     ("access", "accesstoken", ("user", "toolsets")),
     ("auth", "user", ("groups", "user_permissions")),
@@ -175,6 +178,7 @@ def find_heaviest(owner: Any, call: Any) -> dict[str, Any]:
 
     from audit.models import Action, Checkpoint, SavedView, Verification
     from catalog.models import (
+        Flag,
         Grant,
         ImportBatch,
         ImportedDocument,
@@ -188,6 +192,7 @@ def find_heaviest(owner: Any, call: Any) -> dict[str, Any]:
         Toolset,
         ToolTest,
         Upstream,
+        ValueList,
     )
     from toolhub.identity.models import Provider
     from toolhub.people.models import Invitation
@@ -212,6 +217,8 @@ def find_heaviest(owner: Any, call: Any) -> dict[str, Any]:
         "catalog.prompt": Prompt.objects.first(),
         "catalog.grant": Grant.objects.first(),
         "catalog.limit": Limit.objects.first(),
+        "catalog.valuelist": ValueList.objects.order_by("name").first(),
+        "catalog.flag": Flag.objects.order_by("name").first(),
         "catalog.tooltest": ToolTest.objects.first(),
         "catalog.secret": Secret.objects.filter(kind="personal").first(),
         "account": Secret.objects.filter(kind="account").first(),

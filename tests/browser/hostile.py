@@ -96,6 +96,7 @@ DOCUMENT = {
         }
     },
 }
+CONDITION = {"path": f"/{PIECES[1]}", "op": "one_of", "values": list(PIECES)}
 PAIR = json.dumps(
     {FULL_ATTACK: FULL_ATTACK, "name": PIECES[0], "list": [FULL_ATTACK], "nested": {PIECES[1]: FULL_ATTACK}}
 )
@@ -162,6 +163,10 @@ SPECIAL: dict[str, Any] = {
     ],
     "catalog.Prompt.messages": [{"role": "user", "content": {"type": "text", "text": FULL_ATTACK}}],
     "catalog.Grant.environments": lambda number: [FULL_ATTACK] if number == 2 else [],
+    "catalog.Grant.conditions": lambda number: [CONDITION] if number == 2 else [],
+    "catalog.Grant.windows": KEEP,
+    "catalog.Grant.flags": KEEP,
+    "catalog.ValueListPart.entries": [FULL_ATTACK, *PIECES],
     "catalog.Limit.rate": KEEP,
     "catalog.Task.credential": KEEP,
     "catalog.Task.toolset_ids": KEEP,

@@ -179,6 +179,24 @@ async def test_patterns_beyond_their_budget_refuse_the_call(alice: Any) -> None:
     assert "too complicated" in await refuse(alice, region="emea", note="abd" * 300_000)
 
 
+async def test_long_lists_under_many_grants_are_refused_within_a_bounded_time(alice: Any) -> None:
+    numbers = {"type": "object", "properties": {"value": {"type": "array", "items": {"type": "integer"}}}}
+    odd = [{"path": "/value/*", "op": "one_of", "values": [*range(40), -number]} for number in range(1, 10)]
+
+    def make() -> None:
+        tool = factories.make_tool(
+            **{**registry.tool_row("call_echo"), "input_schema": numbers, "max_argument_bytes": 4_000_000}
+        )
+        for number in range(20):
+            factories.grant(alice, tool, conditions=[*odd, {**odd[0], "values": [*range(30), -number - 100]}])
+
+    await run_in_database(make)
+    with pytest.raises(InvalidArguments) as refused:
+        await call(alice, "call_echo", {"value": [number % 30 for number in range(300_000)] + [-1]})
+    assert "too complicated" in str(refused.value)
+    assert text(await call(alice, "call_echo", {"value": [1, 2]})) == "[1,2]"
+
+
 async def test_a_tool_that_no_arguments_satisfy_is_unknown(alice: Any) -> None:
     await run_in_database(publish, alice, [])
     tool = await run_in_database(Tool.objects.get, name="call_ticket")

@@ -20,7 +20,20 @@ from catalog import quarantine
 from catalog.examples import catalogue
 from catalog.exchange import files
 from catalog.exchange.kinds import KINDS
-from catalog.models import Grant, ImportedDocument, Limit, Prompt, Resource, Secret, Tool, Toolset, Upstream
+from catalog.models import (
+    Flag,
+    Grant,
+    ImportedDocument,
+    Limit,
+    Prompt,
+    Resource,
+    Secret,
+    Tool,
+    Toolset,
+    Upstream,
+    ValueList,
+    ValueListPart,
+)
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -48,6 +61,9 @@ def export() -> str:
 
 def tool(**fields: Any) -> dict[str, Any]:
     return {"name": "add", "description": "Adds.", "settings": {"function": "calculate_sum"}, **fields}
+
+
+IN_OURS = {"path": "/a", "op": "belongs_to", "list": "ours"}
 
 
 def make_document(*tools: Any, **sections: Any) -> dict[str, Any]:
@@ -92,6 +108,50 @@ def make_document(*tools: Any, **sections: Any) -> dict[str, Any]:
             "must be a date and time",
         ),
         (make_document(tool(), limits=[{"tool": "add", "rate": "often"}]), "Enter a rate such as"),
+        (make_document(value_lists=[{"name": "a b"}]), "value_lists[0] (a b).name: A name has 1 to 128 characters"),
+        (
+            make_document(value_lists=[{"name": "ours"}, {"name": "ours"}]),
+            "value_lists[1]: value list ours already exists, at value_lists[0]",
+        ),
+        (
+            make_document(value_list_parts=[{"value_list": "ours", "everyone": True}]),
+            "value_list_parts[0] (ours, everyone).value_list: there is no value list 'ours'",
+        ),
+        (
+            make_document(value_lists=[{"name": "ours"}], value_list_parts=[{"value_list": "ours"}]),
+            "Choose exactly one of user, group and everyone.",
+        ),
+        (
+            make_document(
+                value_lists=[{"name": "ours"}],
+                value_list_parts=[{"value_list": "ours", "everyone": True, "entries": ["a"]}] * 2,
+            ),
+            "The list already has values for this user or group, or for everyone.",
+        ),
+        (
+            make_document(
+                value_lists=[{"name": "ours"}],
+                value_list_parts=[{"value_list": "ours", "everyone": True, "entries": ["a", "b\nc"]}],
+            ),
+            "value_list_parts[0] (ours, everyone).entries: Value 2 must be one line",
+        ),
+        (make_document(flags=[{"name": "beta", "percentage": 101}]), "flags[0] (beta).percentage: "),
+        (
+            make_document(tool(), grants=[{"tool": "add", "everyone": True, "flags": ["beta"]}]),
+            "grants[0] (allow tool add, everyone).flags: There is no flag “beta”.",
+        ),
+        (
+            make_document(tool(), grants=[{"tool": "add", "everyone": True, "conditions": [IN_OURS]}]),
+            "grants[0] (allow tool add, everyone).conditions: Condition 1: There is no value list “ours”.",
+        ),
+        (
+            make_document(tool(), grants=[{"tool": "add", "everyone": True, "conditions": [{"path": "a"}]}]),
+            "grants[0] (allow tool add, everyone).conditions: Condition 1: ",
+        ),
+        (
+            make_document(tool(), grants=[{"tool": "add", "everyone": True, "windows": [{"days": ["mon"]}]}]),
+            "grants[0] (allow tool add, everyone).windows: Time window 1: ",
+        ),
     ],
 )
 def test_a_wrong_file_is_refused_with_the_place_and_nothing_is_imported(
@@ -174,6 +234,18 @@ def fill_catalogue(alice: User) -> None:
     factories.grant(alice, Resource.objects.exclude(uri="").get(), Prompt.objects.get())
     factories.grant(alice, nasty)
     factories.grant(alice, nasty)
+    repositories = {None: ["no", "1e5", "# x"], group: ["\u00e9\U0001f600", "a: b"], alice: ["~"]}
+    factories.make_value_list("repositories", repositories)
+    factories.make_value_list("nothing_yet", {})
+    Flag.objects.create(name="new_crm", percentage=25, description="The new CRM.")
+    factories.grant(
+        alice,
+        nasty,
+        conditions=[{"path": "/n", "op": "range", "maximum": 1.5}],
+        windows=[{"days": ["mon", "fri"], "from": "09:00", "to": "17:30", "zone": "Europe/Berlin"}],
+        flags=["new_crm"],
+    )
+    factories.grant(None, nasty, conditions=[{"path": "/no", "op": "belongs_to", "list": "repositories"}])
     factories.limit("5/m", nasty, user=alice)
     factories.limit("100/2h", examples, group=group)
     factories.limit("9/d")
@@ -182,7 +254,7 @@ def fill_catalogue(alice: User) -> None:
 
 
 def wipe() -> None:
-    for model in (Grant, Limit, Tool, Resource, Prompt, Toolset, Upstream, ImportedDocument, Secret):
+    for model in (Grant, Limit, Tool, Resource, Prompt, Toolset, Upstream, ImportedDocument, Secret, ValueList, Flag):
         model.objects.all().delete()
 
 
@@ -202,7 +274,11 @@ def test_export_wipe_import_export_is_the_same_file(tmp_path: Path, alice: User,
     assert (after.input_schema, after.description) == (before.input_schema, before.description)
     assert after.quarantined_since == before.quarantined_since
     assert after.origin == ImportedDocument.objects.get().origin
-    assert Grant.objects.filter(tool=after, user=alice).count() == 2
+    assert Grant.objects.filter(tool=after, user=alice, conditions=[]).count() == 2
+    assert Grant.objects.get(tool=after, everyone=True).conditions[0]["list"] == "repositories"
+    assert set(ValueListPart.objects.values_list("everyone", "group__name", "user__username")) == {
+        (True, None, None), (False, "staff", None), (False, None, "alice"),
+    }  # fmt: skip
     assert Secret.objects.get(name="forge_token").value == ""
     assert "Created 0, changed 0, removed 0" in import_file(first, text)
 
@@ -250,6 +326,60 @@ def test_an_import_is_logged_and_deletes_only_on_request(tmp_path: Path) -> None
     assert Action.objects.filter(kind="tool", target__startswith="add", verb="created").exists()
     import_file(tmp_path / "x.json", make_document(tool(title="Add")), "--prune")
     assert list(Tool.objects.values_list("name", "title")) == [("add", "Add")]
+
+
+def text_schema() -> dict[str, Any]:
+    return {"type": "object", "properties": {"a": {"type": "string"}}}
+
+
+def test_a_second_grant_with_other_conditions_is_added_and_an_edited_one_is_changed(tmp_path: Path) -> None:
+    tools = [tool(input_schema=text_schema())]
+    one, other = ({"path": "/a", "op": "equals", "value": value} for value in "xy")
+    grants = [{"tool": "add", "everyone": True, "conditions": [one]}]
+    import_file(tmp_path / "x.json", make_document(*tools, grants=grants))
+    first = Grant.objects.get()
+    grants.insert(0, {"tool": "add", "everyone": True, "conditions": [other]})
+    for options, says in ((["--plan"], "Would create 1, change 0, remove 0"), ([], "Created 1, changed 0, removed 0")):
+        assert says in import_file(tmp_path / "x.json", make_document(*tools, grants=grants), *options)
+    assert "Created 0, changed 0, removed 0" in import_file(tmp_path / "x.json", make_document(*tools, grants=grants))
+    assert Grant.objects.get(conditions=[one]) == first and Grant.objects.filter(conditions=[other]).count() == 1
+    grants[0]["conditions"] = [{**other, "value": "z"}]
+    said = import_file(tmp_path / "x.json", make_document(*tools, grants=grants))
+    assert "~ grant allow tool add, everyone\n    conditions: " in said and '"z"' in said
+    assert Grant.objects.count() == 2 and Grant.objects.get(conditions=[one]) == first
+
+
+def test_values_of_a_person_are_changed_in_place_and_a_plan_names_them(tmp_path: Path, alice: User, bob: User) -> None:
+    factories.make_value_list("ours", {alice: ["a"], bob: ["b"]})
+    wanted = yaml.safe_load(export())
+    wanted["value_list_parts"][0]["entries"].append("c")
+    said = import_file(tmp_path / "x.json", wanted, "--plan")
+    assert '~ value list part ours, user alice\n    entries: ["a"] -> ["a","c"]\n' in said
+    assert "Created 0, changed 1, removed 0" in import_file(tmp_path / "x.json", wanted)
+    assert [part.entries for part in ValueListPart.objects.order_by("user__username")] == [["a", "c"], ["b"]]
+
+
+def test_a_list_that_grants_use_goes_with_them_and_never_before(tmp_path: Path) -> None:
+    factories.make_value_list("ours", {None: ["x"]})
+    Flag.objects.create(name="beta")
+    used = factories.grant(
+        None, factories.make_tool("add", input_schema=text_schema()), conditions=[IN_OURS], flags=["beta"]
+    )
+    for section in ("value_lists", "flags"):
+        with pytest.raises(CommandError, match=f"{section}: .* is used by grant {used.pk}. Change or delete"):
+            import_file(tmp_path / "x.json", {"toolhub": 1, section: []}, "--prune")
+    assert ValueList.objects.count() == Flag.objects.count() == Grant.objects.count() == 1
+    nothing: dict[str, Any] = {"toolhub": 1, "value_lists": [], "value_list_parts": [], "flags": [], "grants": []}
+    assert "Created 0, changed 0, removed 4" in import_file(tmp_path / "x.json", nothing, "--prune")
+    assert not ValueList.objects.exists() and not Flag.objects.exists() and not Grant.objects.exists()
+
+
+def test_a_grant_may_name_a_flag_that_the_environment_alone_defines(tmp_path: Path, settings: Any) -> None:
+    settings.FLAGS = {"beta": 50}
+    import_file(
+        tmp_path / "x.json", make_document(tool(), grants=[{"tool": "add", "everyone": True, "flags": ["beta"]}])
+    )
+    assert Grant.objects.get().flags == ["beta"]
 
 
 def test_no_column_is_left_out_without_a_reason() -> None:

@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from audit.models import Action
-from catalog.models import Secret, Upstream
+from catalog.models import Flag, Secret, Upstream
 from tests import factories
 from tests.audit import rows
 from toolhub.pages.search import sources
@@ -55,6 +55,8 @@ def fill() -> dict[str, Any]:
         "auth.view_user": User.objects.create_user("ledger_user"),
         "auth.view_group": factories.make_group("ledger group"),
         "catalog.view_secret": Secret.objects.create(name="ledger_secret"),
+        "catalog.view_valuelist": factories.make_value_list("ledger_list", {None: ["journal"]}),
+        "catalog.view_flag": Flag.objects.create(name="ledger_flag"),
     }
 
 
@@ -93,7 +95,7 @@ def test_each_permission_finds_its_own_kind_and_no_other(permission: str) -> Non
 def test_the_dialog_opens_what_it_found(browser: Client) -> None:
     fill()
     found = ask(browser, "ledger")
-    assert len(found) == 9  # and the link to the audit log
+    assert len(found) == 11  # and the link to the audit log
     for row in found:
         assert browser.get(row["url"]).status_code == 200, row
 

@@ -42,6 +42,8 @@ KINDS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ("auth.user", "username", "email", ("username", "first_name", "last_name", "email")),
     ("auth.group", "name", "", ("name",)),
     ("catalog.secret", "name", "", ("name",)),
+    ("catalog.valuelist", "name", "description", ("name",)),
+    ("catalog.flag", "name", "description", ("name",)),
 )
 """Model, its field with the name, one with more ("" for none), the searched fields; in the order of equal results."""
 
