@@ -20,6 +20,8 @@ from catalog.access_requests.submissions import KIND, REPORT_KIND, Refused, name
 from catalog.models import AccessRequest, CallReport, Grant
 
 State = AccessRequest.State
+_LATER_COLUMNS = frozenset({"conditions", "windows", "flags"})
+"""Columns that grants did not always have: while one is empty, it is no change of an earlier approval."""
 
 
 class Stale(Exception):
@@ -118,6 +120,7 @@ def digest_of(grant: Grant) -> str:
     plain = {
         name: value.astimezone(UTC).isoformat() if isinstance(value, datetime) else value
         for name, value in values.items()
+        if name not in _LATER_COLUMNS or value != []
     }
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 

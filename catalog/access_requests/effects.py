@@ -69,7 +69,7 @@ class Examiner:
             yield CLOSED
         if request.kind == request.Kind.TOOL and items and request.toolset_id not in items[0].toolset_ids:
             yield MOVED
-        if any(self._denies(rule, items) for rule in self._rules_of(request.person_id)):
+        if any(self._denies(rule, request.person_id, items) for rule in self._rules_of(request.person_id)):
             yield DENIED
 
     def _rules_of(self, user_id: int) -> Iterable[GrantRule]:
@@ -79,10 +79,11 @@ class Examiner:
         for group_id in member.group_ids if member is not None else ():
             yield from self.catalogue.grants_by_group.get(group_id, ())
 
-    def _denies(self, rule: GrantRule, items: tuple[Item, ...]) -> bool:
+    def _denies(self, rule: GrantRule, user_id: int, items: tuple[Item, ...]) -> bool:
+        """Return whether the grant denies this person some of it: a tool, or calls with some arguments."""
         if rule.effect != "deny" or not rules.is_in_force(rule, self.now):
             return False
-        if not rules.applies_in(rule, self.environment):
+        if not rules.applies_in(rule, self.environment) or not rules.is_switched_on(self.catalogue, rule, user_id):
             return False
         if rule.target_kind == "toolset":
             return any(rule.target_id in item.toolset_ids for item in items)

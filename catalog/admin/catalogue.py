@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, ClassVar
 
 from django.conf import settings
@@ -44,6 +45,7 @@ from catalog.admin.value_lists import ValueListAdmin as ValueListAdmin
 from catalog.advice.prompts import check_prompt
 from catalog.advice.suggestions import Suggestion
 from catalog.models import Grant, ImportBatch, ImportedItem, Limit, Prompt, Resource, StoredResult, Task, Tool, Toolset
+from catalog.models.rules import windows_are_closed
 from catalog.openapi.admin import ImportedDocumentAdmin as ImportedDocumentAdmin
 from catalog.policy import large_changes, snapshot, visibility
 from catalog.policy import messages as policy_messages
@@ -349,20 +351,31 @@ class GrantStateFilter(admin.SimpleListFilter):
 
     title = _("status")
     parameter_name = "when"
+    MAX_SCHEDULES = 500
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        return [("now", _("in force")), ("later", _("scheduled")), ("over", _("expired"))]
+        closed = ("closed", _("outside its time windows"))
+        return [("now", _("in force")), ("later", _("scheduled")), closed, ("over", _("expired"))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         now = timezone.now()
         match self.value():
             case "now":
-                return queryset.exclude(ends__lte=now).exclude(starts__gt=now)
+                return self._exclude_closed(queryset.exclude(ends__lte=now).exclude(starts__gt=now), now)
+            case "closed":
+                open_rows = self._exclude_closed(queryset, now)
+                return queryset.exclude(ends__lte=now).exclude(starts__gt=now).exclude(pk__in=open_rows.values("pk"))
             case "later":
                 return queryset.filter(starts__gt=now)
             case "over":
                 return queryset.filter(ends__lte=now)
         return queryset
+
+    def _exclude_closed(self, queryset: QuerySet[Any], now: datetime) -> QuerySet[Any]:
+        # There are few different schedules, however many grants have them.
+        stored = Grant.objects.exclude(windows=[]).order_by("windows").values_list("windows", flat=True).distinct()
+        closed = [found for found in stored[: self.MAX_SCHEDULES] if windows_are_closed(found, now)]
+        return queryset.exclude(windows__in=closed)
 
 
 class RedundancyFilter(admin.SimpleListFilter):
@@ -460,7 +473,8 @@ class GrantAdmin(ConditionsAdmin):
         return policy_messages.name_subject(row)
 
     @display(  # type: ignore[untyped-decorator]
-        description=_("status"), label={"in force": "success", "later": "info", "over": "warning", "elsewhere": "info"}
+        description=_("status"),
+        label={"in force": "success", "later": "info", "over": "warning", "elsewhere": "info", "closed": "info"},
     )
     def state(self, row: Grant) -> tuple[str, Any]:
         words = {
@@ -468,6 +482,7 @@ class GrantAdmin(ConditionsAdmin):
             "later": _("scheduled"),
             "over": _("expired"),
             "elsewhere": _("in other environments"),
+            "closed": _("outside its time windows"),
         }
         state = row.state_at(timezone.now(), settings.ENVIRONMENT)
         return state, words[state]

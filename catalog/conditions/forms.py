@@ -86,11 +86,20 @@ class Permission:
 
     @classmethod
     def build(cls, alternatives: Iterable[Alternative], denials: Iterable[Denial]) -> Permission:
-        """Return the permission with its alternatives in order: those without fixed values, then the oldest grant."""
+        """Return the permission with its alternatives in order: those without fixed values, then the oldest grant.
+
+        Of grants that allow or deny the same, the oldest stands for all: the others would only repeat it in the schema.
+        """
         ordered = sorted(alternatives, key=lambda one: (not one.is_free, bool(one.fixed), one.grant_id))
         if ordered and ordered[0].is_free:
             ordered = ordered[:1]
-        return cls(tuple(ordered), tuple(sorted(denials, key=lambda one: one.grant_id)))
+        allowed: dict[Any, Alternative] = {}
+        for one in ordered:
+            allowed.setdefault(replace(one, grant_id=0), one)
+        denied: dict[Any, Denial] = {}
+        for denial in sorted(denials, key=lambda one: one.grant_id):
+            denied.setdefault(replace(denial, grant_id=0), denial)
+        return cls(tuple(allowed.values()), tuple(denied.values()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
@@ -11,6 +12,8 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 from simple_history.models import HistoricalRecords
 
+from catalog.conditions import windows
+from catalog.conditions.mistakes import WindowError
 from catalog.conditions.words import EXAMPLE, WINDOW_EXAMPLE
 from catalog.models import grant_conditions
 from catalog.models import validators as check
@@ -26,6 +29,15 @@ def exactly_one(*fields: str) -> Q:
     for chosen in fields:
         condition |= Q(**{f"{field}__isnull": field != chosen for field in fields})
     return condition
+
+
+def windows_are_closed(stored: Any, at: datetime) -> bool:
+    """Return whether a grant has time windows, as it stores them, and all of them are closed at this time."""
+    try:
+        found = windows.parse(stored)
+    except WindowError:
+        return False  # the policy has its own answer to what it cannot read
+    return bool(found) and not windows.is_open(found, at.timestamp())
 
 
 class Grant(models.Model):
@@ -140,12 +152,23 @@ class Grant(models.Model):
         return f"Grant {self.pk or '(new)'}: {self.effect} {self.target} to {self.subject}"
 
     def state_at(self, at: datetime, environment: str) -> str:
-        """Return the state at this time: "in force", "later", "over", or "elsewhere" (only in other environments)."""
+        """Return the state at this time.
+
+        It is "in force", "later", "over", "elsewhere" (only in other environments), or "closed" (outside its time
+        windows).
+        """
         if self.ends is not None and self.ends <= at:
             return "over"
         if self.starts is not None and self.starts > at:
             return "later"
-        return "elsewhere" if self.environments and environment not in self.environments else "in force"
+        if self.environments and environment not in self.environments:
+            return "elsewhere"
+        return "closed" if windows_are_closed(self.windows, at) else "in force"
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether it holds only for some arguments or, by flags, for some people."""
+        return bool(self.conditions or self.flags)
 
     @property
     def target(self) -> str:

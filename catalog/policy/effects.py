@@ -1,4 +1,4 @@
-"""The effect of a change of grants before it is made: who would get access to what, and who would lose it. Pure.
+"""The effect of a change of grants before it is made: who gets, keeps and loses access, to which arguments. Pure.
 
 changed = with_grants(snapshot, add=[rule], remove={7})
 effect = compare(snapshot, changed, items, now, environment)
@@ -6,9 +6,14 @@ effect = compare(snapshot, changed, items, now, environment)
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
+from catalog.conditions.constraints import Constraint
+from catalog.conditions.definitions import Condition
+from catalog.conditions.expectations import BELONGS_TO
+from catalog.conditions.forms import Form
 from catalog.policy import rules
 from catalog.policy.definitions import GrantRule, Item, Member, Snapshot
 from catalog.policy.rules import Requester
@@ -17,6 +22,13 @@ MAX_DECISIONS = 100_000
 """Maximum work of one comparison, in decisions about a person with few grants and one item: a second at most."""
 GRANTS_PER_DECISION = 8
 """Grants of one person that cost as much to go through as a decision does without them."""
+SHARED_FORM_DECISIONS, PERSONAL_FORM_DECISIONS = 10, 100
+"""What a grant with conditions costs more: people share a form, unless a value list makes one for each of them."""
+Permitted: TypeAlias = tuple[
+    frozenset[tuple[tuple[Constraint, ...], tuple[Condition, ...]]], frozenset[tuple[Constraint, ...]]
+]
+"""What may be sent, whichever grants say so: the alternatives, and what is denied."""
+_EVERYTHING: Permitted = (frozenset({((), ())}), frozenset())
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +39,19 @@ class Effect:
     """The number of people who get access to an item that they do not have now."""
     losing: int
     """The number of people who lose access to an item that they have now."""
+    changing: int = 0
+    """The number of people who keep access to an item, with other conditions on its arguments."""
     exact: bool = True
     """False: too many people, items and grants to decide on. Then `gaining` is everyone whom the change reaches."""
 
 
 def with_grants(snapshot: Snapshot, *, add: Iterable[GrantRule] = (), remove: Collection[int] = ()) -> Snapshot:
-    """Return a catalogue with these grants as well, and without those of the given ids."""
-    grants = (*(rule for rule in snapshot.grants if rule.id not in remove), *add)
+    """Return a catalogue with these grants as well, and without those of the given ids.
+
+    The added ones get ids of their own, below 0: a person's conditions are told apart by the ids of their grants.
+    """
+    added = [replace(rule, id=-number) for number, rule in enumerate(add, 1)]
+    grants = (*(rule for rule in snapshot.grants if rule.id not in remove), *added)
     indexes: dict[str, dict[int, list[GrantRule]]] = {"user": {}, "group": {}}
     for rule in grants:
         if rule.subject_id is not None:
@@ -70,19 +88,22 @@ def find_people(snapshot: Snapshot, subjects: Collection[tuple[str, int | None]]
 def compare(
     before: Snapshot, after: Snapshot, people: Sequence[int], items: Sequence[Item], now: float, environment: str
 ) -> Effect:
-    """Count the people who gain and lose access to any of the items between two catalogues."""
-    if sum(_cost(before, user_id) for user_id in people) * len(items) > MAX_DECISIONS:
+    """Count the people who gain, lose and keep access to any of the items between two catalogues."""
+    conditional = _find_conditional([*before.grants, *after.grants], items)
+    if sum(_cost(before, user_id, conditional) for user_id in people) * len(items) > MAX_DECISIONS:
         return Effect(len(people), 0, exact=False)
-    gaining = losing = 0
+    gaining = losing = changing = 0
     for user_id in people:
         asked = Requester(user_id)
-        changes = {
-            tuple(rules.decide(catalogue, asked, item, now, environment).visible for catalogue in (before, after))
-            for item in items
-        }
-        gaining += (False, True) in changes
-        losing += (True, False) in changes
-    return Effect(gaining, losing)
+        gains = loses = changes = False
+        for item in items:
+            old, new = (rules.decide(catalogue, asked, item, now, environment) for catalogue in (before, after))
+            gains = gains or (new.visible and not old.visible)
+            loses = loses or (old.visible and not new.visible)
+            both = old.visible and new.visible
+            changes = changes or (both and _permitted(old.form) != _permitted(new.form))
+        gaining, losing, changing = gaining + gains, losing + loses, changing + changes
+    return Effect(gaining, losing, changing)
 
 
 def find_denials(
@@ -90,14 +111,12 @@ def find_denials(
 ) -> list[GrantRule]:
     """Return the denials in force that hide any of the items from any of the people, through whatever subject.
 
-    `environments`: those that matter; empty for all.
+    Those with conditions count as well: they hide some of the calls. `environments`: those that matter; empty for all.
     """
     users, groups = set(people), set[int]()
     for user_id in users:
         groups.update(snapshot.members[user_id].group_ids)
-    targets: set[tuple[str, int]] = set()
-    for item in items:
-        targets |= {(item.kind, item.id), *(("toolset", key) for key in item.toolset_ids)}
+    targets = _list_targets(items)
     reached: dict[str, Collection[int | None]] = {"user": users, "group": groups, "everyone": {None} if users else ()}
     return [
         rule
@@ -106,15 +125,46 @@ def find_denials(
         and (rule.target_kind, rule.target_id) in targets
         and rule.subject_id in reached[rule.subject_kind]
         and rules.is_in_force(rule, now)
+        and any(rules.is_switched_on(snapshot, rule, user_id) for user_id in users)
         and (not environments or any(rules.applies_in(rule, one) for one in environments))
     ]
 
 
-def _cost(snapshot: Snapshot, user_id: int) -> int:
+def _list_targets(items: Iterable[Item]) -> set[tuple[str, int]]:
+    """Return the targets of all grants of these items."""
+    found: set[tuple[str, int]] = set()
+    for item in items:
+        found |= {(item.kind, item.id), *(("toolset", key) for key in item.toolset_ids)}
+    return found
+
+
+def _permitted(form: Form | None) -> Permitted:
+    if form is None:
+        return _EVERYTHING
+    alternatives = frozenset((way.alternative.constraints, way.alternative.fixed) for way in form.ways)
+    return alternatives, frozenset(denial.constraints for denial in form.permission.denials)
+
+
+def _find_conditional(grants: Iterable[GrantRule], items: Iterable[Item]) -> dict[tuple[str, int | None], int]:
+    """Return what the conditions of the grants of these items cost for one person, by the subjects of the grants."""
+    targets = _list_targets(items)
+    found: dict[tuple[str, int | None], int] = {}
+    for rule in {rule.id: rule for rule in grants if rule.conditions}.values():
+        if (rule.target_kind, rule.target_id) in targets:
+            is_personal = any(one.operator == BELONGS_TO for one in rule.conditions)
+            subject = (rule.subject_kind, rule.subject_id)
+            cost = PERSONAL_FORM_DECISIONS if is_personal else SHARED_FORM_DECISIONS
+            found[subject] = found.get(subject, 0) + cost
+    return found
+
+
+def _cost(snapshot: Snapshot, user_id: int, conditional: Mapping[tuple[str, int | None], int]) -> int:
     number = len(snapshot.grants_by_user.get(user_id, ())) + len(snapshot.grants_to_everyone)
     member = snapshot.members[user_id]
     number += sum(len(snapshot.grants_by_group.get(key, ())) for key in member.group_ids)
-    return 1 + number // GRANTS_PER_DECISION
+    forms = conditional.get(("user", user_id), 0) + conditional.get(("everyone", None), 0)
+    forms += sum(conditional.get(("group", key), 0) for key in member.group_ids)
+    return 1 + number // GRANTS_PER_DECISION + forms
 
 
 def _reaches(subjects: Collection[tuple[str, int | None]], user_id: int, member: Member) -> bool:

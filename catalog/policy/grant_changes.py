@@ -172,7 +172,8 @@ def set_cell(toolset: Toolset, group: Group | None, wanted: str, environment: st
     """Make a toolset allowed, denied or neither ("end") for a group, or for everyone (None), from now on.
 
     Conflicting grants in this environment are ended: an allow where access is denied now, and a denial where it is
-    allowed now. Grants that hold only in other environments stay as they are. Returns the plan that was carried out.
+    allowed now, those with conditions, time windows and flags too. Grants that hold only in other environments stay as
+    they are. Returns the plan that was carried out.
     """
     subject = Subject("everyone", 0, "") if group is None else Subject("group", group.pk, group.name)
     target = Target("toolset", toolset.pk, toolset.name)
@@ -247,7 +248,12 @@ def _key(grant: Grant) -> tuple[str, int, str, int]:
 
 
 def _covers(grant: Grant, change: GrantChange, now: datetime) -> bool:
-    """Return whether a grant of the same effect covers the whole requested period and all requested environments."""
+    """Return whether a grant of the same effect covers the whole requested period and all requested environments.
+
+    One with conditions, time windows or flags covers less than what is requested, which has none.
+    """
+    if grant.is_limited or grant.windows:
+        return False
     begins = change.starts or now
     if grant.starts is not None and grant.starts > begins:
         return False

@@ -5,26 +5,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeAlias
+
 from django.conf import settings
 from django.db.models import Q
 from django.utils import timezone
 
-from catalog.models import Grant, Limit
+from catalog.conditions import definitions, flags
+from catalog.conditions.expectations import BELONGS_TO
+from catalog.conditions.mistakes import ConditionError
+from catalog.models import Grant, Limit, ValueListPart
+from catalog.policy import loader
 
-Target = tuple[int | None, int | None, int | None, int | None]
+Target: TypeAlias = tuple[int | None, int | None, int | None, int | None]
 """The keys of the tool, toolset, resource or prompt: exactly one of them is set."""
 
 
 def reaches_more(user_id: int, other_id: int) -> bool:
     """Return whether the first user is allowed a target that the second is not, or the second is denied more.
 
-    All grants of the first count, past and future ones too; of the second, only those in force now. A tool counts as
-    another target than a toolset that contains it.
+    All grants of the first count, past and future ones too, whatever their flags; of the second, only those that apply
+    now. A grant with conditions or time windows reaches as much as one with the same ones, and less than one without.
+    A tool counts as another target than a toolset that contains it.
     """
-    allowed = _find_targets(user_id, Grant.Effect.ALLOW)
-    if allowed - _find_targets(other_id, Grant.Effect.ALLOW, in_force=True):
+    comparison = _Comparison(user_id, other_id, timezone.now())
+    mine, theirs = _find_grants(user_id), _find_grants(other_id)
+    allowed = [grant for grant in mine if grant.effect == Grant.Effect.ALLOW]
+    usable = _by_target(grant for grant in theirs if grant.effect == Grant.Effect.ALLOW)
+    if not all(any(comparison.allows(one, grant) for one in usable.get(_target(grant), ())) for grant in allowed):
         return True
-    return bool(allowed and _find_targets(other_id, Grant.Effect.DENY) - _find_targets(user_id, Grant.Effect.DENY))
+    if not allowed:
+        return False
+    protecting = _by_target(grant for grant in mine if grant.effect == Grant.Effect.DENY)
+    denied = [grant for grant in theirs if grant.effect == Grant.Effect.DENY]
+    return not all(any(comparison.denies(one, grant) for one in protecting.get(_target(grant), ())) for grant in denied)
 
 
 def find_groups_with_access(group_ids: frozenset[int]) -> frozenset[int]:
@@ -34,15 +51,77 @@ def find_groups_with_access(group_ids: frozenset[int]) -> frozenset[int]:
     return frozenset(key for key in (*grants, *limits) if key is not None)
 
 
-def _find_targets(user_id: int, effect: str, *, in_force: bool = False) -> set[Target]:
-    """Return the targets of the grants of a user with this effect; with `in_force`, only of those that apply now."""
-    mine = Grant.objects.filter(Q(user=user_id) | Q(group__user=user_id) | Q(everyone=True), effect=effect).order_by()
-    if in_force:
-        now = timezone.now()
-        mine = mine.filter(Q(starts=None) | Q(starts__lte=now), Q(ends=None) | Q(ends__gt=now))
-    rows = mine.values_list("tool", "toolset", "resource", "prompt", "environments")
-    return {
-        (tool, toolset, resource, prompt)
-        for tool, toolset, resource, prompt, environments in rows
-        if not in_force or not environments or settings.ENVIRONMENT in environments
-    }
+@dataclass
+class _Comparison:
+    """Two users, and what tells them apart: the values that lists have for them, and the flags."""
+
+    user_id: int
+    other_id: int
+    now: datetime
+    _same_lists: dict[str, bool] = field(default_factory=dict)
+    _percentages: dict[str, int] | None = None
+
+    def allows(self, grant: Grant, hers: Grant) -> bool:
+        """Return whether a grant of the second user allows now whatever the grant of the first ever does."""
+        if grant.state_at(self.now, settings.ENVIRONMENT) != "in force":
+            return False
+        return self._is_as_wide(grant, hers) and self._are_on(grant, self.other_id, unknown=False)
+
+    def denies(self, grant: Grant, theirs: Grant) -> bool:
+        """Return whether a denial of the first user denies whatever the denial of the second ever does."""
+        if not self._is_as_wide(grant, theirs) or not self._are_on(grant, self.user_id, unknown=True):
+            return False
+        if grant.pk == theirs.pk:
+            return True
+        begun = grant.starts is None or grant.starts <= self.now
+        outlasts = grant.ends is None or (theirs.ends is not None and theirs.ends <= grant.ends)
+        where = set(theirs.environments)
+        everywhere = not grant.environments or bool(where and where.issubset(grant.environments))
+        return begun and outlasts and everywhere
+
+    def _is_as_wide(self, grant: Grant, other: Grant) -> bool:
+        if grant.windows not in ([], other.windows) or grant.conditions not in ([], other.conditions):
+            return False
+        try:
+            names = [one.value for one in definitions.parse(grant.conditions) if one.operator == BELONGS_TO]
+        except ConditionError:
+            return False
+        return all(self._is_same_list(name) for name in names)
+
+    def _are_on(self, grant: Grant, user_id: int, *, unknown: bool) -> bool:
+        if not grant.flags:
+            return True
+        if self._percentages is None:
+            self._percentages = loader.load_flags()
+        return flags.are_on(grant.flags, self._percentages, user_id, unknown=unknown)
+
+    def _is_same_list(self, name: str) -> bool:
+        if name not in self._same_lists:
+            self._same_lists[name] = _find_values(name, self.user_id) == _find_values(name, self.other_id)
+        return self._same_lists[name]
+
+
+def _find_values(name: str, user_id: int) -> set[str]:
+    """Return the values that a value list has for a user."""
+    parts = ValueListPart.objects.filter(_concerns(user_id), value_list__name=name).order_by()
+    return {value for entries in parts.values_list("entries", flat=True) for value in entries}
+
+
+def _find_grants(user_id: int) -> list[Grant]:
+    """Return the grants of a user, their groups and everyone."""
+    return list({grant.pk: grant for grant in Grant.objects.filter(_concerns(user_id)).order_by()}.values())
+
+
+def _concerns(user_id: int) -> Q:
+    return Q(user=user_id) | Q(group__user=user_id) | Q(everyone=True)
+
+
+def _by_target(grants: Iterable[Grant]) -> dict[Target, list[Grant]]:
+    found: dict[Target, list[Grant]] = {}
+    for grant in grants:
+        found.setdefault(_target(grant), []).append(grant)
+    return found
+
+
+def _target(grant: Grant) -> Target:
+    return grant.tool_id, grant.toolset_id, grant.resource_id, grant.prompt_id

@@ -5,7 +5,8 @@
     redundancy.find_all()                  {id of a redundant grant: the grant that covers it}
 
 A grant covers another one of the same effect that reaches no other people, no other items, at no other time and in no
-other environment. Of two equal grants the older one stays. So all that are redundant can be removed together.
+other environment. It has no flag that the other one lacks, and no time windows and conditions, or the same ones. Of two
+equal grants the older one stays. So all that are redundant can be removed together.
 
 It holds for the catalogue as it is: someone who leaves the group that covers their own grant would need it.
 """
@@ -66,7 +67,17 @@ def _covers(other: GrantRule, rule: GrantRule) -> bool:
     begins = other.starts is None or (rule.starts is not None and other.starts <= rule.starts)
     ends = other.ends is None or (rule.ends is not None and rule.ends <= other.ends)
     everywhere = not other.environments or (bool(rule.environments) and rule.environments <= other.environments)
-    return begins and ends and everywhere and (not _is_equal(other, rule) or other.id < rule.id)
+    holds = begins and ends and everywhere and other.windows in {(), rule.windows} and other.flags <= rule.flags
+    return holds and _limits_no_more(other, rule) and (not _is_equal(other, rule) or other.id < rule.id)
+
+
+def _limits_no_more(other: GrantRule, rule: GrantRule) -> bool:
+    """Return whether the conditions of a grant of the same effect let it apply to all calls that `rule` is for."""
+    if not other.conditions:
+        return True
+    # A denial of a tool holds in doubt, where the tool lost an argument. One of a toolset does not.
+    in_doubt = rule.effect == "allow" or other.target_kind == rule.target_kind
+    return in_doubt and other.conditions == rule.conditions
 
 
 def _is_equal(first: GrantRule, second: GrantRule) -> bool:
@@ -75,7 +86,7 @@ def _is_equal(first: GrantRule, second: GrantRule) -> bool:
 
 def _reach(rule: GrantRule) -> tuple[object, ...]:
     subject, target = (rule.subject_kind, rule.subject_id), (rule.target_kind, rule.target_id)
-    return (*subject, *target, rule.starts, rule.ends, rule.environments)
+    return (*subject, *target, rule.starts, rule.ends, rule.environments, rule.conditions, rule.windows, rule.flags)
 
 
 def _by_id(rule: GrantRule) -> int:

@@ -16,7 +16,7 @@ from django.conf import settings
 from audit.types import Credential
 from catalog.policy import messages, snapshot
 from catalog.policy import rules as policy
-from catalog.policy.definitions import Item, Snapshot
+from catalog.policy.definitions import GrantRule, Item, Member, Snapshot
 from catalog.policy.rules import Decision, Requester, Visible
 
 MAX_NARROWED_INLINE = 20
@@ -136,7 +136,10 @@ def find_audience(kind: str, pk: int) -> Audience:
 
 
 def count_toolset_audience(toolset_id: int) -> int:
-    """Return how many active users a grant in force allows this toolset, here and now; denials are not subtracted."""
+    """Return how many active users a grant in force allows this toolset, here and now.
+
+    Denials are not subtracted. A grant with conditions counts as one without, and flags are those of each user.
+    """
     catalogue, now = snapshot.latest(), time.time()
     found = [
         rule
@@ -145,14 +148,13 @@ def count_toolset_audience(toolset_id: int) -> int:
         and policy.is_in_force(rule, now)
         and policy.applies_in(rule, settings.ENVIRONMENT)
     ]
-    subjects = {(rule.subject_kind, rule.subject_id) for rule in found}
-    everyone = any(kind == "everyone" for kind, _key in subjects)
-    return sum(
-        member.is_active
-        and (
-            everyone
-            or ("user", user_id) in subjects
-            or any(("group", group_id) in subjects for group_id in member.group_ids)
-        )
-        for user_id, member in catalogue.members.items()
-    )
+    allowing: dict[tuple[str, int | None], list[GrantRule]] = {}
+    for rule in found:
+        allowing.setdefault((rule.subject_kind, rule.subject_id), []).append(rule)
+
+    def is_allowed(user_id: int, member: Member) -> bool:
+        subjects = [("everyone", None), ("user", user_id), *(("group", key) for key in member.group_ids)]
+        rules = (rule for subject in subjects for rule in allowing.get(subject, ()))
+        return any(policy.is_switched_on(catalogue, rule, user_id) for rule in rules)
+
+    return sum(member.is_active and is_allowed(user_id, member) for user_id, member in catalogue.members.items())

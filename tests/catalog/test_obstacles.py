@@ -12,9 +12,22 @@ from hypothesis import strategies as st
 from audit.types import Reason
 from catalog.policy import obstacles, rules
 from catalog.policy.definitions import GRANT, GrantRule, Member, Snapshot, ToolDefinition
-from catalog.policy.obstacles import ELSEWHERE, ENDED, LATER, NOT_MEMBER, ONLY_OTHERS, Explanation
+from catalog.policy.obstacles import (
+    CLOSED,
+    ELSEWHERE,
+    ENDED,
+    FLAGS,
+    LATER,
+    NOT_MEMBER,
+    ONLY_OTHERS,
+    UNFIT,
+    Explainer,
+    Explanation,
+)
 from catalog.policy.rules import Requester
 from tests.bounded import bounded
+from tests.catalog import restrictions
+from tests.catalog.restrictions import ASIA, EITHER, EMEA, FIRST, FIXED, LISTED, OPEN, SALES, SECOND, SHUT, SMALL
 from tests.catalog.test_policy import (
     ALICE,
     ANALYSTS,
@@ -30,7 +43,6 @@ from tests.catalog.test_policy import (
     tool,
 )
 
-SALES = 11
 HERE, THERE = "production", frozenset({"staging"})
 
 
@@ -38,8 +50,19 @@ def make_rule(pk: int, effect: str = "allow", **fields: Any) -> GrantRule:
     return rule(pk, effect, **{"who": ("user", ALICE), **fields})
 
 
-def build(*grants: GrantRule, items: Any = (ONE, TWO), members: Any = MEMBERS) -> Snapshot:
-    return Snapshot.build(revision=1, items=items, grants=grants, members=members)
+def build(*grants: GrantRule, items: Any = (ONE, TWO), members: Any = MEMBERS, flags: Any = None) -> Snapshot:
+    return Snapshot.build(
+        revision=1,
+        items=items,
+        grants=grants,
+        members=members,
+        value_lists=restrictions.VALUE_LISTS,
+        flags=restrictions.FLAGS if flags is None else flags,
+    )
+
+
+def build_with_arguments(*grants: GrantRule) -> Snapshot:
+    return build(*grants, items=(FIRST, SECOND))
 
 
 def explain(found: Snapshot, user: int = ALICE, item: Any = ONE, toolset_ids: Any = None) -> Explanation:
@@ -164,6 +187,109 @@ def test_of_equal_changes_the_one_for_fewer_people_fewer_tools_or_less_time_is_n
     assert name(explain(build(make_rule(1), make_rule(2, **nearer))))[0] == 1, "a grant in force needs no change"
 
 
+# --- conditions, time windows and flags ------------------------------------------------------------------------------
+
+
+def test_a_grant_whose_windows_are_closed_says_when_they_open() -> None:
+    saturday_at_nine = 2 * 86_400 + 9 * 3_600
+    (reason,) = explain(build(make_rule(4, windows=SHUT))).obstacles
+    assert reason == Reason(CLOSED, {"at": saturday_at_nine})
+    assert name(explain(build(make_rule(4, windows=OPEN)))) == (4, [])
+    assert name(explain(build(make_rule(4, windows=(*OPEN, *SHUT))))) == (4, [])
+
+
+def test_windows_open_next_after_the_start_of_the_grant() -> None:
+    sunday_noon, next_saturday = 3 * 86_400 + 12 * 3_600, 9 * 86_400 + 9 * 3_600
+    for starts, at in ((sunday_noon, sunday_noon), (sunday_noon + 6 * 3_600, next_saturday)):
+        later, closed = explain(build(make_rule(4, windows=SHUT, starts=starts))).obstacles
+        assert (later.code, closed) == (LATER, Reason(CLOSED, {"at": at}))
+
+
+def test_flags_are_named_for_the_person_for_whom_they_are_off() -> None:
+    found = build(make_rule(4, who="everyone", flags=frozenset({"on", "off", "half", "gone"})))
+    assert explain(found, ALICE).obstacles == (Reason(FLAGS, {"names": ["gone", "off"]}),)
+    assert explain(found, BOB).obstacles == (Reason(FLAGS, {"names": ["gone", "half", "off"]}),)
+    shared = build(make_rule(4, who="everyone", flags=frozenset({"half"})))
+    explainer = Explainer(shared, NOW, HERE)
+    asked = [name(explainer.explain(Requester(user), ONE)) for user in (BOB, ALICE, BOB)]
+    assert asked == [(4, [FLAGS]), (4, []), (4, [FLAGS])], "people share what was read, not the answer"
+
+
+def test_a_denial_with_flags_is_an_obstacle_only_where_they_are_on() -> None:
+    found = build(make_rule(1, who="everyone"), make_rule(2, "deny", who="everyone", flags=frozenset({"half"})))
+    assert name(explain(found, ALICE)) == (1, ["deny 2"])
+    assert name(explain(found, BOB)) == (1, [])
+    assert name(explain(build(make_rule(1), make_rule(2, "deny", windows=SHUT)))) == (1, [])
+
+
+def test_a_denial_with_conditions_is_an_obstacle_only_where_it_leaves_nothing() -> None:
+    narrowing = build_with_arguments(make_rule(1), make_rule(2, "deny", conditions=EMEA))
+    assert name(explain(narrowing, item=FIRST)) == (1, [])
+    everything = build_with_arguments(make_rule(1), make_rule(2, "deny", conditions=EITHER))
+    assert name(explain(everything, item=FIRST)) == (1, ["deny 2"])
+    gone = [make_rule(1, target=("tool", 2)), make_rule(2, "deny", target=("tool", 2), conditions=SMALL)]
+    found = explain(build_with_arguments(*gone), item=SECOND)
+    assert name(found) == (1, ["deny 2"]), "the tool has no such argument any more, so that the denial is in doubt"
+
+
+def test_of_denials_that_leave_nothing_together_only_those_that_must_go_are_named() -> None:
+    apac = restrictions.make_conditions({"path": "/region", "op": "equals", "value": "apac"})
+    found = build_with_arguments(
+        make_rule(1), make_rule(2, "deny", conditions=EMEA), make_rule(3, "deny", conditions=apac)
+    )
+    assert name(explain(found, item=FIRST)) == (1, ["deny 3"])
+
+
+def test_conditions_that_no_arguments_satisfy_are_named_with_their_mistake() -> None:
+    (reason,) = explain(build_with_arguments(make_rule(4, conditions=ASIA)), item=FIRST).obstacles
+    assert (reason.code, reason.params["mistake"].code) == (UNFIT, "impossible")
+    (reason,) = explain(build_with_arguments(make_rule(4, target=("tool", 2), conditions=SMALL)), item=SECOND).obstacles
+    assert (reason.code, reason.params["mistake"].code) == (UNFIT, "no_argument")
+    denied = build_with_arguments(make_rule(4, conditions=EMEA), make_rule(5, "deny", conditions=EMEA))
+    assert name(explain(denied, item=FIRST)) == (4, [UNFIT]), "either one of the two hides it"
+
+
+def test_a_grant_that_ended_and_does_not_fit_says_both() -> None:
+    found = build_with_arguments(make_rule(4, ends=NOW, conditions=ASIA))
+    assert name(explain(found, item=FIRST)) == (4, [ENDED, UNFIT])
+
+
+def test_a_grant_that_fits_is_nearer_than_one_that_does_not() -> None:
+    found = build_with_arguments(make_rule(1, conditions=ASIA), make_rule(2, ends=NOW - 5, conditions=EMEA))
+    assert name(explain(found, item=FIRST)) == (2, [ENDED])
+
+
+def test_the_grant_that_decides_is_named_among_several_that_apply() -> None:
+    grants = [make_rule(1, conditions=FIXED), make_rule(2, conditions=EMEA), make_rule(3, conditions=ASIA)]
+    assert name(explain(build_with_arguments(*grants), item=FIRST)) == (2, [])
+    assert name(explain(build_with_arguments(*grants, make_rule(9)), item=FIRST)) == (9, [])
+
+
+def test_a_group_whose_denial_would_leave_nothing_is_no_way_to_an_item() -> None:
+    grants = [make_rule(4, who=("group", SALES)), make_rule(5, "deny", who=("group", SALES), conditions=EITHER)]
+    assert name(explain(build_with_arguments(*grants), item=FIRST)) == (None, ["rule.no_grant"])
+    assert name(explain(build_with_arguments(*grants), item=SECOND)) == (None, ["rule.no_grant"])
+    grants[1] = make_rule(5, "deny", who="everyone", conditions=LISTED)
+    assert name(explain(build_with_arguments(*grants), item=FIRST)) == (None, ["rule.no_grant"]), (
+        "the list has all regions for members"
+    )
+    assert name(explain(build_with_arguments(grants[0]), item=FIRST)) == (4, [NOT_MEMBER])
+
+
+def test_a_grant_to_a_group_is_judged_with_the_lists_of_its_members() -> None:
+    apac = restrictions.make_conditions({"path": "/region", "op": "equals", "value": "apac"})
+    grants = [make_rule(4, who=("group", SALES), conditions=LISTED), make_rule(5, "deny", conditions=EMEA)]
+    assert name(explain(build_with_arguments(*grants), item=FIRST)) == (4, [NOT_MEMBER])
+    grants[1] = make_rule(5, "deny", conditions=apac)
+    assert name(explain(build_with_arguments(*grants), item=FIRST)) == (4, [NOT_MEMBER])
+
+
+def test_an_example_of_others_counts_only_with_their_flags_on() -> None:
+    flagged: dict[str, Any] = {"who": ("user", BOB), "flags": frozenset({"half"})}
+    assert name(explain(build(make_rule(4, **flagged)))) == (None, ["rule.no_grant"])
+    assert name(explain(build(make_rule(4, **flagged), flags={"half": 100}))) == (4, [ONLY_OTHERS])
+
+
 # --- agreement with the decision -----------------------------------------------------------------------------------
 
 STARTS = st.one_of(st.none(), st.sampled_from([NOW - 9, NOW, NOW + 5]))
@@ -178,8 +304,16 @@ GRANTS = st.builds(
     ),
     starts=STARTS,
     ends=ENDS,
-    environments=st.sampled_from([frozenset(), frozenset({HERE}), THERE]),
+    environments=st.sampled_from([frozenset(), frozenset(), frozenset({HERE}), THERE]),
+    windows=restrictions.WINDOWS,
+    flags=restrictions.FLAG_NAMES,
 ).filter(lambda made: made.starts is None or made.ends is None or made.starts < made.ends)
+
+
+@st.composite
+def some_grants(draw: st.DrawFn) -> list[GrantRule]:
+    grants = draw(st.lists(GRANTS, max_size=7, unique_by=lambda made: made.id))
+    return [replace(made, conditions=draw(restrictions.conditions_for(made.effect))) for made in grants]
 
 
 def remove_obstacles(
@@ -210,6 +344,15 @@ def remove_obstacles(
             case "obstacle.elsewhere":
                 assert near is not None
                 grants[near.id] = replace(grants[near.id], environments=near.environments | {HERE})
+            case "obstacle.closed":
+                assert near is not None
+                grants[near.id] = replace(grants[near.id], windows=())
+            case "obstacle.flags":
+                assert near is not None
+                grants[near.id] = replace(grants[near.id], flags=near.flags.difference(reason.params["names"]))
+            case "obstacle.unfit":
+                assert near is not None
+                grants[near.id] = replace(grants[near.id], conditions=())
             case "obstacle.not_member":
                 member = members[who.user_id]
                 members[who.user_id] = replace(member, group_ids=member.group_ids | {reason.params["id"]})
@@ -221,30 +364,35 @@ def remove_obstacles(
 
 
 @given(
-    grants=st.lists(GRANTS, max_size=7, unique_by=lambda made: made.id),
+    grants=some_grants(),
     user=st.sampled_from([ALICE, BOB, GONE]),
     toolsets=st.sampled_from([None, None, frozenset({FILES}), frozenset({NUMBERS}), frozenset()]),
     state=st.sampled_from(["on", "on", "on", "off", "quarantined", "unpinned"]),
 )
-@settings(bounded, max_examples=400)
+@settings(bounded, max_examples=600)
 def test_an_item_is_visible_exactly_without_obstacles_and_once_the_named_ones_are_removed(
     grants: list[GrantRule], user: int, toolsets: Any, state: str
 ) -> None:
     hidden, unpinned = state in {"quarantined", "unpinned"}, state == "unpinned"
-    served = [replace(item, quarantined=hidden, unpinned=unpinned) for item in (ONE, TWO) if state != "off"]
+    served = [replace(item, quarantined=hidden, unpinned=unpinned) for item in (FIRST, SECOND) if state != "off"]
     found, who = build(*grants, items=served), Requester(user, toolsets)
     explainer = obstacles.Explainer(found, NOW, HERE)
-    for item in (ONE, TWO):
+    for item in (FIRST, SECOND):
         decision, explanation = rules.decide(found, who, item, NOW, HERE), explainer.explain(who, item)
         assert decision.visible is (explanation.obstacles == ())
         if decision.visible:
+            assert explanation.grant is not None
+            assert explanation.grant.rule == decision.rule
             continue
-        if decision.rule is rules.NO_GRANT:
-            own = {LATER, ENDED, ELSEWHERE, NOT_MEMBER, ONLY_OTHERS}
-            assert explanation.obstacles == (rules.NO_GRANT,) or explanation.codes <= own
+        if decision.rule in {rules.NO_GRANT, rules.UNFIT}:
+            own = {LATER, CLOSED, ENDED, ELSEWHERE, FLAGS, UNFIT, NOT_MEMBER, ONLY_OTHERS}
+            assert rules.NO_GRANT in explanation.obstacles or explanation.codes <= own | {GRANT}
         else:
             assert explanation.obstacles[0] == decision.rule
         changed, asking = remove_obstacles(found, who, item, explanation)
+        if state == "off":  # nothing is known of its arguments, and what its conditions hide, until it is switched on
+            again = obstacles.explain(changed, asking, item, NOW, HERE)
+            changed, asking = remove_obstacles(changed, asking, item, again)
         assert rules.decide(changed, asking, item, NOW, HERE).visible
         for left in explanation.obstacles:
             rest = tuple(one for one in explanation.obstacles if one != left)

@@ -10,7 +10,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from catalog.models import Tool
+from catalog.models import Flag, Tool
 from catalog.policy import snapshot, visibility
 from tests import factories
 from tests.process import replace_part
@@ -103,6 +103,34 @@ def test_resources_templates_and_prompts_follow_the_same_policy(alice: User, cha
     )
     nothing = visibility.for_credential(factories.credential(charlie))
     assert not (nothing.resources or nothing.templates or nothing.prompts)
+
+
+def test_the_audience_of_an_item_and_of_a_toolset_follows_flags_windows_and_conditions(
+    alice: User, bob: User, charlie: User
+) -> None:
+    tool = factories.make_tool(toolset="Numbers")
+    numbers, other = tool.toolsets.get(), factories.make_tool("other", toolset="Other").toolsets.get()
+    day = (timezone.now() + timedelta(days=3)).strftime("%a").lower()
+    one = [{"path": "/a", "op": "equals", "value": 1}]
+    Flag.objects.create(name="on", percentage=100)
+    flag = Flag.objects.create(name="beta", percentage=0)
+    factories.grant(bob, numbers, flags=["beta", "on"])
+    factories.grant(charlie, numbers, windows=[{"days": [day], "from": "00:00", "to": "24:00", "zone": "UTC"}])
+    granted = factories.grant(alice, numbers, other, conditions=one, flags=["on"])
+    first = granted.pk - 1
+
+    def find() -> tuple[list[tuple[str, str]], int]:
+        return visibility.find_audience("tool", tool.pk).users, visibility.count_toolset_audience(numbers.pk)
+
+    rule = f"Grant {first}: allow toolset Numbers to user alice, with conditions"
+    assert find() == ([("alice", rule)], 1)
+    flag.percentage = 100
+    flag.save()
+    users, count = find()
+    assert ([name for name, _rule in users], count) == (["alice", "bob"], 2)
+    factories.deny(alice, tool, conditions=one)
+    users, count = find()
+    assert ([name for name, _rule in users], count) == (["bob"], 2), "denials are not subtracted from a toolset's"
 
 
 def test_a_token_restricted_to_a_toolset_sees_only_that(alice: User) -> None:

@@ -177,6 +177,17 @@ def test_revoking_a_denial_says_who_gets_access(browser: Client, alice: User, fe
     assert "1 user gets access in" in browser.get(f"/admin/access/grant/{made.pk}/revoke/").content.decode()
 
 
+def test_revoking_a_grant_beside_one_with_conditions_says_that_people_keep_access(
+    browser: Client, alice: User, feed: Tool
+) -> None:
+    name = next(iter(feed.input_schema["properties"]))
+    factories.grant(alice, feed, conditions=[{"path": f"/{name}", "op": "equals", "value": 1}])
+    made = factories.grant(alice, feed)
+    factories.load()
+    page = browser.get(f"/admin/access/grant/{made.pk}/revoke/").content.decode()
+    assert "1 user keeps access in" in page and "with other conditions" in page and "No one" not in page
+
+
 def test_a_grant_that_has_not_started_is_deleted(browser: Client, alice: User, feed: Tool) -> None:
     made = factories.grant(alice, feed, starts=timezone.now() + timedelta(days=1))
     browser.post(f"/admin/access/grant/{made.pk}/revoke/")

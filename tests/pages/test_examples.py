@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
+from django.utils import timezone
 
 from catalog.examples import catalogue
 from catalog.models import Grant, Tool
@@ -62,6 +64,19 @@ def test_what_somebody_decided_or_changed_is_left_alone(client: Client, root: Us
     changed.save()
     Tool.objects.filter(name="list_repos").update(enabled=False)
     Tool.objects.filter(name="github_create_issue").update(destructive=True)
+    client.force_login(root)
+    client.post(GRANT)
+    assert not seen() & WEB
+
+
+def test_a_grant_that_does_not_apply_now_is_a_decision_too(client: Client, root: User) -> None:
+    demo, now = User.objects.get(username="demo"), timezone.now()
+    tools = {tool.name: tool for tool in Tool.objects.filter(name__in=WEB)}
+    day = (now + timedelta(days=3)).strftime("%a").lower()
+    factories.grant(demo, tools["web_search"], flags=["beta"])
+    factories.grant(demo, tools["search_github"], ends=now)
+    factories.grant(demo, tools["list_repos"], windows=[{"days": [day], "from": "00:00", "to": "24:00", "zone": "UTC"}])
+    factories.grant(None, tools["github_create_issue"], starts=now + timedelta(days=1))
     client.force_login(root)
     client.post(GRANT)
     assert not seen() & WEB

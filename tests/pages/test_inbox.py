@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from catalog.access_requests import decisions, requestable, submissions
-from catalog.models import AccessRequest, CallReport, Grant, Tool, Toolset
+from catalog.models import AccessRequest, CallReport, Flag, Grant, Tool, Toolset
 from catalog.views.tools import visible_to
 from tests import factories
 from tests.audit import rows
@@ -197,6 +197,21 @@ def test_several_requests_are_decided_at_once_but_none_with_warnings(
         "Select at least one request."
         in approver.post("/admin/requests/decide/", {"decision": "approve"}, follow=True).content.decode()
     )
+
+
+def test_a_denial_that_the_flags_switch_off_for_the_person_is_no_warning(
+    approver: Client, charlie: User, numbers: Toolset
+) -> None:
+    flag = Flag.objects.create(name="beta", percentage=0)
+    denied = factories.deny(charlie, numbers, flags=["beta"])
+    made, warning = ask(charlie, numbers), "A grant denies some of it."
+    assert warning not in read(approver, page(made))
+    flag.percentage = 100
+    flag.save()
+    assert warning in read(approver, page(made))
+    denied.conditions = [{"path": "/a", "op": "equals", "value": 1}]
+    denied.save()
+    assert warning in read(approver, page(made)), "it denies some of the calls"
 
 
 def test_the_page_shows_what_the_person_has_now_and_the_nearest_obstacle(

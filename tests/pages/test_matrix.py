@@ -98,6 +98,76 @@ def test_a_cell_shows_current_access_in_this_environment(browser: Client, analys
     assert all(word in page for word in ("expired", "scheduled", "in other environments", "in force"))
 
 
+EMEA = [{"path": "/region", "op": "equals", "value": "emea"}]
+
+
+def make_windows(days_from_now: int) -> list[dict[str, Any]]:
+    """The whole day that is so many days from now, of each week."""
+    day = (timezone.now() + timedelta(days=days_from_now)).strftime("%a").lower()
+    return [{"days": [day], "from": "00:00", "to": "24:00", "zone": "UTC"}]
+
+
+def test_a_cell_with_only_restricted_grants_is_limited_and_never_allowed_or_denied(
+    browser: Client, analysts: Group
+) -> None:
+    cases: list[tuple[Any, dict[str, Any]]] = [
+        (factories.grant, {"conditions": EMEA}),
+        (factories.grant, {"flags": ["beta"]}),
+        (factories.deny, {"conditions": EMEA}),
+        (factories.deny, {"flags": ["beta"]}),
+    ]
+    for number, (make, fields) in enumerate(cases):
+        toolset = factories.make_toolset(f"Set {number}")
+        make(analysts, toolset, **fields)
+        assert read_cell(browser, toolset, analysts) == ("limited", 1), fields
+        factories.grant(analysts, toolset)
+        expected = "allow" if make is factories.grant else "limited"
+        assert read_cell(browser, toolset, analysts) == (expected, 2), fields
+        factories.deny(analysts, toolset)
+        assert read_cell(browser, toolset, analysts) == ("deny", 3), fields
+    page = browser.get(f"{MATRIX}{toolset.pk}/{analysts.pk}/").content.decode()
+    assert page.count("limited") == 1, "the badge of the one restricted grant"
+
+
+def test_a_cell_outside_the_time_windows_is_not_in_force(browser: Client, analysts: Group) -> None:
+    toolset = factories.make_toolset()
+    factories.grant(analysts, toolset, windows=make_windows(3))
+    assert read_cell(browser, toolset, analysts) == ("later", 1)
+    page = browser.get(f"{MATRIX}{toolset.pk}/{analysts.pk}/").content.decode()
+    assert "outside its time windows" in page and "in its time windows" in page and "always" not in page
+    factories.grant(analysts, toolset, windows=make_windows(0) + make_windows(1))
+    assert read_cell(browser, toolset, analysts) == ("allow", 2)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"conditions": EMEA}, {"flags": ["beta"]}, {"windows": make_windows(0) + make_windows(1)}]
+)
+def test_allowing_a_cell_adds_an_unrestricted_grant_and_keeps_the_restricted_one(
+    browser: Client, analysts: Group, fields: dict[str, Any]
+) -> None:
+    toolset = factories.make_toolset()
+    restricted = factories.grant(analysts, toolset, **fields)
+    set_cell(browser, toolset, analysts, "allow")
+    assert read_cell(browser, toolset, analysts) == ("allow", 2)
+    made = Grant.objects.exclude(pk=restricted.pk).get()
+    assert (made.conditions, made.windows, made.flags, made.ends) == ([], [], [], None)
+    assert Grant.objects.filter(pk=restricted.pk, ends=None).exists()
+    set_cell(browser, toolset, analysts, "deny")
+    restricted.refresh_from_db()
+    assert restricted.ends is not None and getattr(restricted, next(iter(fields))), "ended, with what it was"
+    assert read_cell(browser, toolset, analysts) == ("deny", 1)
+
+
+def test_allowing_a_cell_ends_a_denial_with_conditions_too(browser: Client, analysts: Group) -> None:
+    toolset = factories.make_toolset()
+    denied = factories.deny(analysts, toolset, conditions=EMEA)
+    answer = browser.post(f"{MATRIX}{toolset.pk}/{analysts.pk}/set/", {"set": "allow"}, follow=True)
+    assert "1 grant was created. 1 grant was ended." in answer.content.decode()
+    denied.refresh_from_db()
+    assert denied.ends is not None
+    assert read_cell(browser, toolset, analysts) == ("allow", 1)
+
+
 def test_setting_a_cell_creates_and_ends_grants_and_is_logged(browser: Client, analysts: Group) -> None:
     toolset = factories.make_toolset()
     set_cell(browser, toolset, analysts, "allow")
@@ -336,6 +406,9 @@ def test_a_grant_counts_as_existing_only_when_it_covers_the_whole_request(alice:
     assert made(environments=("production",)) == 1
     assert made(environments=("production",), ends=now + timedelta(days=5)) == 0
     assert made(environments=("staging",), ends=now + timedelta(days=5)) == 1
+    factories.grant(alice, tool, conditions=EMEA)
+    factories.grant(alice, tool, flags=["beta"])
+    factories.grant(alice, tool, windows=make_windows(0) + make_windows(1))
     factories.grant(alice, tool, starts=now + timedelta(days=2))
     assert made() == 1
     assert made(starts=now + timedelta(days=3)) == 0
@@ -388,7 +461,8 @@ def test_grants_can_be_listed_by_whether_they_are_in_force(browser: Client, alic
     grants = {
         "now": factories.grant(alice, tool, starts=now - day, ends=now + day),
         "later": factories.grant(alice, tool, starts=now + day),
-        "over": factories.grant(alice, tool, ends=now - day),
+        "over": factories.grant(alice, tool, ends=now - day, windows=make_windows(3)),
+        "closed": factories.grant(alice, tool, windows=make_windows(3)),
     }
     for when, grant in grants.items():
         assert list(browser.get("/admin/catalog/grant/", {"when": when}).context["cl"].queryset) == [grant], when

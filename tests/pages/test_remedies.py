@@ -15,7 +15,7 @@ from django.test import Client
 from django.utils import timezone
 
 from audit.models import Action
-from catalog.models import Grant, Tool, Upstream
+from catalog.models import Flag, Grant, Tool, Upstream
 from catalog.policy import snapshot, visibility
 from tests import factories
 from toolhub.access.models import AccessToken
@@ -357,6 +357,67 @@ def test_each_obstacle_of_a_grant_is_named_with_its_own_change(browser: Client, 
     old.refresh_from_db()
     assert old.environments == ["staging", settings.ENVIRONMENT]
     assert is_visible(alice, tool)
+
+
+NEVER = [{"path": "/a", "op": "equals", "value": "a text"}]
+"""What no argument of the tool can be: it was a text when the grant was made."""
+
+
+def closed_today() -> list[dict[str, Any]]:
+    """A window on the weekday of three days from now, whatever today is."""
+    day = (timezone.now() + timedelta(days=3)).strftime("%a").lower()
+    return [{"days": [day], "from": "00:00", "to": "24:00", "zone": "UTC"}]
+
+
+def test_flags_and_their_page_are_named_only_to_those_who_may_view_them(alice: User, tool: Tool) -> None:
+    Flag.objects.create(name="beta", percentage=0)
+    granted = factories.grant(alice, tool, flags=["beta"])
+    (line,) = read_advice(sign_in(*PAGES), alice).lines
+    assert line.sentence == f"{granted}. It applies only where these flags are on: beta."
+    assert line.pages == () and line.remedies == ()
+    (line,) = read_advice(sign_in(*PAGES, "catalog.view_flag", name="other"), alice).lines
+    assert line.pages == (("/admin/catalog/flag/", "Flags"),)
+
+
+def test_closed_windows_say_when_they_open_and_change_nothing(browser: Client, alice: User, tool: Tool) -> None:
+    granted = factories.grant(alice, tool, windows=closed_today())
+    advice = read_advice(browser, alice)
+    assert advice.text.startswith(f"{granted}. Its time windows open again in ")
+    assert read_buttons(browser, alice) == []
+    assert read_advice(sign_in("auth.view_user", *PAGES), alice).lines[0].link.endswith(f"/{granted.pk}/change/")
+
+
+def test_conditions_that_do_not_fit_are_named_with_the_grant(browser: Client, alice: User, tool: Tool) -> None:
+    granted = factories.grant(alice, tool, conditions=NEVER)
+    assert read_advice(browser, alice).text == (
+        f"{granted}, with conditions. Its conditions do not fit: No arguments of the tool satisfy the conditions."
+    )
+    assert read_buttons(browser, alice) == []
+
+
+def test_a_denial_with_conditions_is_named_where_it_leaves_nothing_and_giving_access_is_not_offered(
+    browser: Client, alice: User, tool: Tool
+) -> None:
+    every_number = [{"path": "/a", "op": "range", "minimum": -1e15, "maximum": 1e15}]
+    denied = factories.deny(None, tool, conditions=[{"path": "/gone", "op": "equals", "value": 1}])
+    advice = read_advice(browser, alice)
+    assert advice.lines[0].sentence == f"{denied}, with conditions. Its conditions apply to every call."
+    assert read_buttons(browser, alice) == []
+    factories.grant(alice, tool)
+    assert not is_visible(alice, tool), "the tool has lost the argument, so that the denial is in doubt"
+    Grant.objects.filter(pk=denied.pk).update(conditions=every_number)
+    assert is_visible(alice, tool), "it narrows what may be sent"
+
+
+def test_the_message_after_a_change_names_conditions_that_still_hide_the_item(
+    browser: Client, alice: User, tool: Tool
+) -> None:
+    Flag.objects.create(name="beta", percentage=0)
+    old = expire(alice, tool, flags=["beta"], environments=["staging"])
+    assert read_buttons(browser, alice) == [f"extend:{old.pk}", f"remove-end:{old.pk}", f"apply-here:{old.pk}"]
+    press(browser, alice, tool, f"extend:{old.pk}")
+    said = read_messages(browser, alice)
+    assert "invoices is still hidden from alice." in said and "these flags are on: beta." in said
 
 
 def test_a_change_is_logged_and_in_the_history_like_every_change_of_a_grant(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
@@ -12,12 +12,12 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
-from catalog.models import Grant, Tool
+from catalog.models import Flag, Grant, Tool
 from tests import factories
 from toolhub.access.models import AccessToken
 
 pytestmark = pytest.mark.django_db
-LOADING_QUERIES = 13
+LOADING_QUERIES = 16
 """Queries of reading the catalogue, which a test's open transaction makes every page do again."""
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
 
@@ -118,6 +118,67 @@ def test_another_time_and_another_environment_are_decided_as_they_will_be(browse
     assert '<option value="production">' in open_view_as(browser, user="alice")
     assert "No automatic changes before" in open_view_as(browser, user="alice")
     assert "This date and time is not valid." in open_view_as(browser, user="alice", at="yesterday")
+
+
+SMALL = [{"path": "/a", "op": "range", "maximum": 10}]
+"""For the tools of `factories`, which take the numbers a and b."""
+
+
+def read_narrowing(browser: Client, name: str = "calculate_sum", **query: Any) -> list[int]:
+    """The numbers of the grants that narrow a tool, which the page links."""
+    page = browser.get("/admin/view-as/?" + urlencode(query))
+    (row,) = [row for row in page.context["rows"] if row.entry.name == name]
+    numbers = [number for number, _address in row.narrowed_by]
+    text = page.content.decode()
+    assert all(f'<a href="/admin/catalog/grant/{number}/change/">Grant {number}</a>' in text for number in numbers)
+    assert ("Narrowed by conditions:" in text) is bool(numbers)
+    return numbers
+
+
+def test_a_definition_that_conditions_narrow_is_shown_as_the_client_gets_it_with_their_grants(
+    browser: Client, alice: User, bob: User
+) -> None:
+    tool = factories.make_tool()
+    small = factories.grant(alice, tool, conditions=SMALL)
+    factories.grant(bob, tool)
+    assert read_narrowing(browser, user="alice") == [small.pk]
+    assert read_narrowing(browser, user="bob") == []
+    answer = browser.get("/admin/view-as/?user=alice&format=json")
+    (shown,) = json.loads(answer.content)["tools"]
+    assert shown["inputSchema"]["properties"]["a"]["maximum"] == 10
+    denied = factories.deny(None, tool, conditions=[{"path": "/b", "op": "equals", "value": 7}])
+    factories.deny(None, factories.make_tool("other"))
+    assert read_narrowing(browser, user="alice") == [small.pk, denied.pk]
+    assert read_narrowing(browser, user="bob") == [denied.pk]
+    free = factories.grant(alice, tool)
+    assert read_narrowing(browser, user="alice") == [denied.pk], f"grant {free.pk} allows what grant {small.pk} does"
+
+
+def test_an_item_that_conditions_hide_says_so(browser: Client, alice: User) -> None:
+    tool = factories.make_tool()
+    granted = factories.grant(alice, tool, conditions=[{"path": "/a", "op": "equals", "value": "a text"}])
+    assert read_rows(browser, user="alice") == {
+        "calculate_sum": (
+            False,
+            f"{granted}, with conditions. Its conditions do not fit: No arguments of the tool satisfy the conditions.",
+        )
+    }
+    assert read_narrowing(browser, user="alice") == []
+
+
+def test_time_windows_and_flags_decide_at_the_time_that_was_asked_about(browser: Client, alice: User) -> None:
+    Flag.objects.create(name="beta", percentage=100)
+    windows = [{"days": ["mon"], "from": "09:00", "to": "17:00", "zone": "UTC"}]
+    factories.grant(alice, factories.make_tool(), windows=windows, flags=["beta"])
+    browser.cookies["zone"] = "UTC"
+    for at, expected in (("08:59", []), ("09:00", ["calculate_sum"]), ("16:59", ["calculate_sum"]), ("17:00", [])):
+        assert list_exact_tools(browser, user="alice", at=f"2030-01-07T{at}") == expected, at
+    page = browser.get("/admin/view-as/?user=alice&at=2030-01-07T08:59&show=grants").content.decode()
+    assert "outside its time windows" in page
+    (row,) = browser.get("/admin/view-as/?user=alice&at=2030-01-07T08:59").context["rows"]
+    assert row.changes_at == datetime(2030, 1, 7, 9, tzinfo=UTC)
+    Flag.objects.update(percentage=0)
+    assert list_exact_tools(browser, user="alice", at="2030-01-07T09:00") == []
 
 
 def test_the_limits_show_the_remaining_calls_and_count_nothing(browser: Client, alice: User, bob: User) -> None:

@@ -20,13 +20,15 @@ from django.views.decorators.http import require_POST
 
 from catalog.examples import catalogue
 from catalog.models import Grant, Tool
-from catalog.policy import rules, snapshot
+from catalog.policy import obstacles, rules, snapshot
 from toolhub.pages.staff import staff_page
 
 DEMO = "demo"
 NOTE = "An example, granted from the overview."
 HARMFUL_RUNNERS = frozenset({"command"})
 HARMFUL = frozenset({"send_email"})
+UNDECIDED = frozenset({rules.NO_GRANT.code, obstacles.NOT_MEMBER, obstacles.ONLY_OTHERS})
+"""Obstacles of an item that no grant of the person's own is about."""
 COMPARED = ("runner", "settings", "input_schema", "read_only", "destructive", "open_world")
 """What makes a row the example that it was; its texts and its position may change."""
 
@@ -38,14 +40,16 @@ def find_ungranted() -> list[Tool]:
         return []
     known = _examples()
     tools = Tool.objects.filter(name__in=known, enabled=True, quarantined_since=None).order_by("position", "name")
-    current, requester, now = snapshot.latest(), rules.Requester(user.pk), time.time()
+    current, requester = snapshot.latest(), rules.Requester(user.pk)
+    explainer = obstacles.Explainer(current, time.time(), settings.ENVIRONMENT)
     found = []
     for tool in tools:
         item = current.tools.get(tool.name)
         if item is None or not _is_safe(tool) or not _is_unchanged(tool, known[tool.name]):
             continue
-        # A denial, or a grant that ended, is somebody's decision.
-        if rules.decide(current, requester, item, now, settings.ENVIRONMENT).rule is rules.NO_GRANT:
+        # A denial, and a grant that ended or does not apply now, is somebody's decision.
+        codes = explainer.explain(requester, item).codes
+        if codes and codes <= UNDECIDED:
             found.append(tool)
     return found
 

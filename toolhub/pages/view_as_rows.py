@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from django.db.models import Q
 from django.urls import reverse
 
+from catalog.conditions.forms import Form
 from catalog.policy import loader, messages, rules
 from catalog.policy.definitions import Item, ResourceDefinition, Snapshot
 from catalog.policy.obstacles import Explainer
@@ -56,6 +57,8 @@ class Row:
     """The time when the decision changes by itself."""
     advice: Advice | None
     """What hides it, and what can be done; None for a visible item."""
+    narrowed_by: tuple[tuple[int, str], ...] = ()
+    """Number and address of the grants whose conditions narrow the definition that the person sees."""
 
 
 def entries(catalogue: Snapshot, seen: Visible, kind: str, *, which: str, words: Sequence[str]) -> list[Entry]:
@@ -98,13 +101,28 @@ def rows(catalogue: Snapshot, who: Requester, username: str, found: Sequence[Ent
 
 def _row(catalogue: Snapshot, who: Requester, entry: Entry, advisor: Advisor, advice: Advice | None) -> Row:
     rule, changes = rules.DISABLED, None
+    narrowed_by: tuple[tuple[int, str], ...] = ()
     if entry.item is not None:
         decision = rules.decide(catalogue, who, entry.item, advisor.now, advisor.environment)
         rule, changes = decision.rule, decision.changes_at
+        if decision.visible and decision.form is not None:
+            numbers = _find_narrowing(decision.form)
+            narrowed_by = tuple((number, remedies.grant_address(number)) for number in numbers)
     link = reverse(f"admin:catalog_{entry.kind}_change", args=[entry.id])
     change_time = datetime.fromtimestamp(changes, UTC) if changes is not None else None
     text = advice.text if advice is not None else messages.translate(rule)
-    return Row(entry, link, text, remedies.grant_link(rule), change_time, advice)
+    return Row(entry, link, text, remedies.grant_link(rule), change_time, advice, narrowed_by)
+
+
+def _find_narrowing(form: Form) -> list[int]:
+    """Return the ids of the grants whose conditions narrow the definition: of those that allow, and that deny."""
+    allowing = [way.alternative.grant_id for way in form.ways if not way.alternative.is_free]
+    denying = [
+        denial.grant_id
+        for denial in form.permission.denials
+        if any(form.original.has_place(one.steps) for one in denial.constraints)
+    ]
+    return sorted([*allowing, *denying])
 
 
 def grants_filter(user_id: int) -> Q:

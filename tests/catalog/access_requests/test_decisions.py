@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import threading
 from datetime import timedelta
 from typing import Any
@@ -117,6 +119,30 @@ def test_a_grant_that_was_changed_since_is_kept_with_the_decision(charlie: User,
         decisions.undo(made.pk)
     made.refresh_from_db()
     assert made.state == "approved" and Grant.objects.exists()
+
+
+@pytest.mark.parametrize("change", [{"conditions": [1]}, {"windows": [1]}, {"flags": ["beta"]}])
+def test_a_grant_that_was_restricted_since_is_kept_as_well(
+    charlie: User, numbers: Toolset, change: dict[str, Any]
+) -> None:
+    made = ask(charlie, numbers)
+    decisions.approve(made.pk, "root")
+    Grant.objects.update(**change)
+    with pytest.raises(Refused, match="changed since"):
+        decisions.undo(made.pk)
+
+
+def test_an_approval_from_before_grants_had_conditions_can_be_undone(charlie: User, numbers: Toolset) -> None:
+    made = ask(charlie, numbers)
+    grant = decisions.approve(made.pk, "root").grant
+    assert grant is not None
+    columns = [field.attname for field in Grant._meta.concrete_fields]
+    then = {name: getattr(grant, name) for name in columns if name not in {"conditions", "windows", "flags"}}
+    digest = hashlib.sha256(json.dumps(then, sort_keys=True).encode()).hexdigest()
+    AccessRequest.objects.filter(pk=made.pk).update(granted=digest)
+    decisions.undo(made.pk)
+    made.refresh_from_db()
+    assert made.is_open
 
 
 def test_a_decision_whose_grant_was_deleted_can_be_undone(charlie: User, numbers: Toolset) -> None:

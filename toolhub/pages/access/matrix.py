@@ -29,6 +29,18 @@ TOOLSETS_PER_PAGE, GROUPS_PER_PAGE = 25, 10
 """Rows and columns of one page."""
 VIEW_PERMISSIONS = ("catalog.view_grant", "catalog.view_toolset", "auth.view_group")
 CHANGE_PERMISSIONS = ("catalog.add_grant", "catalog.change_grant", "catalog.delete_grant")
+_COLUMNS = (
+    "effect",
+    "toolset",
+    "group",
+    "everyone",
+    "starts",
+    "ends",
+    "environments",
+    "conditions",
+    "windows",
+    "flags",
+)
 EVERYONE = 0
 """The column of grants to everyone, beside those of the groups."""
 
@@ -36,7 +48,9 @@ EVERYONE = 0
 @dataclass(frozen=True, slots=True)
 class Cell:
     state: str
-    """allow | deny | later | none: the combined effect of this toolset's grants on this group now, in this environment.
+    """allow | deny | limited | later | none: the combined effect of this toolset's grants on this group now and here.
+
+    limited: for some arguments or, by flags, for some people.
     """
     count: int
     href: str
@@ -143,7 +157,7 @@ def _cells(toolsets: Page[Toolset], groups: Page[Group]) -> dict[tuple[int, int]
     found = Grant.objects.filter(Q(group__in=columns) | Q(everyone=True), toolset__in=rows)
     found = found.filter(Q(ends__isnull=True) | Q(ends__gt=timezone.now()))
     cells: dict[tuple[int, int], list[Grant]] = {}
-    for grant in found.only("effect", "toolset", "group", "everyone", "starts", "ends", "environments"):
+    for grant in found.only(*_COLUMNS):
         cells.setdefault((grant.toolset_id or 0, grant.group_id or EVERYONE), []).append(grant)
     return cells
 
@@ -156,11 +170,15 @@ def _cell(grants: list[Grant], toolset: int, number: int, back: str) -> Cell:
 
 
 def _state(grants: list[Grant], now: Any) -> str:
-    states = [(grant.effect, grant.state_at(now, settings.ENVIRONMENT)) for grant in grants]
-    for effect in ("deny", "allow"):
-        if (effect, "in force") in states:
-            return effect
-    return "later" if states else "none"
+    in_force = [grant for grant in grants if grant.state_at(now, settings.ENVIRONMENT) == "in force"]
+    if not in_force:
+        return "later" if grants else "none"
+    if any(grant.effect == Grant.Effect.DENY and not grant.is_limited for grant in in_force):
+        return "deny"
+    whole = all(grant.effect == Grant.Effect.ALLOW for grant in in_force) and not all(
+        grant.is_limited for grant in in_force
+    )
+    return "allow" if whole else "limited"
 
 
 def _links(pages: Page[Any], data: dict[str, str], name: str) -> tuple[str, str]:

@@ -24,7 +24,18 @@ from catalog import quarantine
 from catalog.models import AccessRequest, Prompt, Resource, Tool, Upstream, validators
 from catalog.policy import loader, messages, obstacles, rules
 from catalog.policy.definitions import GRANT, GrantRule, Item, Kind, ResourceDefinition, Rule, ToolDefinition
-from catalog.policy.obstacles import ELSEWHERE, ENDED, LATER, NOT_MEMBER, ONLY_OTHERS, Explanation, Target
+from catalog.policy.obstacles import (
+    CLOSED,
+    ELSEWHERE,
+    ENDED,
+    FLAGS,
+    LATER,
+    NOT_MEMBER,
+    ONLY_OTHERS,
+    UNFIT,
+    Explanation,
+    Target,
+)
 from toolhub.access import hooks, privileges
 from toolhub.access.models import AccessToken
 
@@ -50,7 +61,8 @@ _COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "prompt": ("name", "enabled", "upstream"),
 }
 MAX_DENIALS = 3
-OWN_GRANT = frozenset({LATER, ENDED, ELSEWHERE})
+OWN_GRANT = frozenset({LATER, CLOSED, ENDED, ELSEWHERE, FLAGS, UNFIT})
+"""Obstacles of a grant to the person, that its own page removes."""
 NEAR = OWN_GRANT | {NOT_MEMBER, ONLY_OTHERS}
 
 
@@ -303,7 +315,8 @@ class Advisor:
     def _denial(self, rule: Rule) -> Line:
         if not self.viewer.has_perm("catalog.view_grant"):
             return Line(_("A grant denies it."))
-        return Line("", messages.translate(rule), _grant_address(rule.params["number"]))
+        text = _("Its conditions apply to every call.") if rule.params.get("conditional") else ""
+        return Line(text, messages.translate(rule), grant_address(rule.params["number"]))
 
     def _near(self, asked: Asked, grant: GrantRule, near: Sequence[Reason], *, hopeless: bool) -> Line:
         remedies: tuple[Remedy, ...] = ()
@@ -314,7 +327,7 @@ class Advisor:
                 remedies += self._give(asked)
         if not self.viewer.has_perm("catalog.view_grant"):
             return Line(messages.translate(rules.NO_GRANT), remedies=remedies)
-        number, address = _("Grant %(number)s") % {"number": grant.id}, _grant_address(grant.id)
+        number, address = _("Grant %(number)s") % {"number": grant.id}, grant_address(grant.id)
         if ONLY_OTHERS in codes:  # who they are is no part of the answer
             return Line(self._describe(asked, near[0]), remedies=remedies, pages=((address, number),))
         texts = [self._describe(asked, reason) for reason in near]
@@ -322,7 +335,11 @@ class Advisor:
             details = {"provider": provider, "user": asked.username}
             texts.append(_("%(provider)s decides who is in this group. Add %(user)s there.") % details)
         named = NOT_MEMBER not in codes or self._may_name_groups
-        return Line(" ".join(texts), messages.translate(grant.rule) if named else number, address, remedies)
+        pages = ((reverse("admin:catalog_flag_changelist"), _("Flags")),) if self._leads_to_flags(codes) else ()
+        return Line(" ".join(texts), messages.translate(grant.rule) if named else number, address, remedies, pages)
+
+    def _leads_to_flags(self, codes: Collection[str]) -> bool:
+        return FLAGS in codes and self.viewer.has_perm("catalog.view_flag")
 
     def _describe(self, asked: Asked, reason: Reason) -> str:
         if reason.code == NOT_MEMBER and not self._may_name_groups:
@@ -368,8 +385,9 @@ def _is_about_upstream(explanation: Explanation) -> bool:
 
 def grant_link(rule: Rule) -> str:
     """Return the address of the grant that decided; "" for any other rule."""
-    return _grant_address(rule.params["number"]) if rule.code == GRANT else ""
+    return grant_address(rule.params["number"]) if rule.code == GRANT else ""
 
 
-def _grant_address(number: int) -> str:
+def grant_address(number: int) -> str:
+    """Return the address of the page of a grant."""
     return reverse("admin:catalog_grant_change", args=[number])
