@@ -11,7 +11,7 @@ from django.utils.translation import override
 
 import catalog.conditions
 import catalog.models
-from catalog.conditions import words
+from catalog.conditions import windows, words
 from catalog.conditions.definitions import parse
 from catalog.conditions.mistakes import ConditionError
 
@@ -69,3 +69,13 @@ def test_every_mistake_has_a_sentence(kind: str, sentences: dict[str, str]) -> N
                 if isinstance(node, ast.Call) and getattr(node.func, "id", "") == kind:
                     codes |= {one.value for one in ast.walk(node.args[0]) if isinstance(one, ast.Constant)}
     assert codes == set(sentences) and len(codes) > 3
+
+
+def test_a_time_window_is_said_with_its_days_times_and_zone() -> None:
+    def say(days: tuple[str, ...], opens: str, closes: str) -> str:
+        (window,) = windows.parse([{"days": list(days), "from": opens, "to": closes, "zone": "UTC"}])
+        return words.translate_window(window)
+
+    assert say(("fri", "mon"), "09:00", "17:30") == "Mon, Fri from 09:00 to 17:30 (UTC)"
+    assert say(windows.DAYS, "00:00", "24:00") == "every day from 00:00 to 24:00 (UTC)"
+    assert say(("sat",), "22:00", "06:00") == "Sat from 22:00 to 06:00 (UTC)"
