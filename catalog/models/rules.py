@@ -14,7 +14,6 @@ from simple_history.models import HistoricalRecords
 
 from catalog.conditions import windows
 from catalog.conditions.mistakes import WindowError
-from catalog.conditions.words import EXAMPLE, WINDOW_EXAMPLE
 from catalog.models import grant_conditions
 from catalog.models import validators as check
 from catalog.models.fields import JSONTextField, check_kinds
@@ -92,18 +91,20 @@ class Grant(models.Model):
         blank=True,
         validators=[check.conditions],
         help_text=_(
-            "What the arguments of a call must be, as a list such as %(example)s. All of them hold. An allow permits "
-            "only such calls, and clients see the narrowed definition. A deny denies only such calls."
-        )
-        % {"example": f"[{EXAMPLE}]"},
+            'What the arguments of a call must be, as a list such as [{"path": "/region", "op": "equals", "value": '
+            '"emea"}]. All of them hold. An allow permits only such calls, and clients see the narrowed definition. A '
+            "deny denies only such calls."
+        ),
     )
     windows = JSONTextField(
         _("time windows"),
         default=list,
         blank=True,
         validators=[check.windows],
-        help_text=_("Weekdays and hours at which the grant applies, as a list such as %(example)s. Empty: always.")
-        % {"example": f"[{WINDOW_EXAMPLE}]"},
+        help_text=_(
+            'Weekdays and hours at which the grant applies, as a list such as [{"days": ["mon", "tue"], "from": "09:00", '
+            '"to": "17:30", "zone": "Europe/Berlin"}]. Empty: always.'
+        ),
     )
     flags = JSONTextField(
         _("flags"),
