@@ -102,8 +102,8 @@ class Grant(models.Model):
         blank=True,
         validators=[check.windows],
         help_text=_(
-            'Weekdays and hours at which the grant applies, as a list such as [{"days": ["mon", "tue"], "from": "09:00", '
-            '"to": "17:30", "zone": "Europe/Berlin"}]. Empty: always.'
+            "Weekdays and hours at which the grant applies, as a list such as "
+            '[{"days": ["mon", "tue"], "from": "09:00", "to": "17:30", "zone": "Europe/Berlin"}]. Empty: always.'
         ),
     )
     flags = JSONTextField(
