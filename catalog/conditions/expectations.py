@@ -132,8 +132,9 @@ class Expectation:
         if negated:
             return self._unwanted(operator)
         if operator == "enum":
-            one = len(self.value) == 1
-            return errors.expected_of("const" if one else "enum", self.value[0] if one else self.value)
+            values = self._like(value) if self.operator == BELONGS_TO else self.value
+            one = len(values) == 1
+            return errors.expected_of("const" if one else "enum", values[0] if one else values)
         kind = errors.kind(value)
         if kind not in self.kinds:
             return errors.expected_of("type", sorted(self.kinds - {"integer"}))
@@ -142,6 +143,10 @@ class Expectation:
         if operator == PATTERN:
             return errors.expected_of("pattern", self.value)
         return self._bound_missed(value)
+
+    def _like(self, value: Any) -> list[Any]:
+        """Return the values that are texts or numbers as this one is: a value list means both of each number."""
+        return [one for one in self.value if isinstance(one, str) == isinstance(value, str)] or self.value
 
     def _unwanted(self, operator: str) -> Expected:
         if self.complement is None:

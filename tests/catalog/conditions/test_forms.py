@@ -244,3 +244,10 @@ def test_permissions_with_values_that_python_takes_for_equal_are_different() -> 
         Alternative.of(1, parse([{"path": "/a", "op": "one_of", "values": [value]}]), {}) for value in (1, True, "1")
     )
     assert len({one, true, text}) == 3
+
+
+def test_values_of_a_list_are_named_as_what_was_sent_is_written() -> None:
+    condition = parse([{"path": "/amount", "op": "belongs_to", "list": "amounts"}])
+    found = Form(Permission.build([Alternative.of(1, condition, {"amounts": ("1", "2", "few")})], []), TICKET)
+    assert shown(found, "amount")["enum"] == [1, 2]
+    assert call(found, region="emea", amount=7) == 'argument "amount": expected one of 1, 2, got integer 7'
