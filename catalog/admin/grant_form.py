@@ -7,6 +7,7 @@ these, write the same JSON back, and ask `arguments` for the arguments of the ch
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -78,8 +79,9 @@ class ConditionsAdmin(HistoryAdmin):
         """
         given: dict[str, Any] = super().get_changeform_initial_data(request)
         for name in ("environments", "conditions", "windows", "flags"):
-            if name in given:
-                given[name] = json.loads(given[name])
+            with suppress(ValueError):
+                if name in given:
+                    given[name] = json.loads(given.pop(name))
         for name in ("starts", "ends"):
             time = local_time.parse_time(str(given.pop(name, ""))[:40])
             if time is not None:
@@ -124,7 +126,10 @@ def describe(grant: Grant) -> str:
         return words.mistake(mistake)
     if names:
         parts.append(gettext("flags: %(names)s") % {"names": ", ".join(names)})
-    return errors.cut(show("; ".join(part for part in parts if part)), MAX_LISTED_CHARACTERS)
+    text = ""
+    for part in filter(None, parts):
+        text = gettext("%(first)s; %(second)s") % {"first": text, "second": part} if text else part
+    return errors.cut(show(text), MAX_LISTED_CHARACTERS)
 
 
 def _form_data() -> dict[str, Any]:

@@ -108,6 +108,7 @@ class PartInline(StackedInline):  # type: ignore[misc]
     form = ValueListPartForm
     formset = PartFormSet
     verbose_name = _("entry")
+    verbose_name_plural = _("entries")
     extra = 0
     per_page = 5  # each may have thousands of values
     autocomplete_fields = ("user", "group")

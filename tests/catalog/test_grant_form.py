@@ -228,3 +228,11 @@ def test_hostile_names_are_text_on_the_page_and_in_its_data(browser: Client, ali
     ):
         page = browser.get(address)
         assert page.status_code == 200 and "<script>alert(1)" not in page.content.decode()
+
+
+@pytest.mark.parametrize("name", ["conditions", "windows", "flags", "environments"])
+@pytest.mark.parametrize("text", ["oops", "[", "7", '{"a": {}}', "[[[[", "null"])
+def test_an_address_that_fills_the_form_with_nonsense_is_no_error_of_the_server(
+    browser: Client, name: str, text: str
+) -> None:
+    assert browser.get(reverse(ADD), {name: text, "starts": text, "ends": text}).status_code == 200

@@ -27,7 +27,7 @@ from catalog.conditions.mistakes import ConditionError
         ({"path": "/a", "op": "pattern", "pattern": "^x"}, "a matches the pattern ^x", "a 符合模式 ^x"),
         ({"path": "/a", "op": "prefix", "prefix": "web-"}, 'a begins with "web-"', 'a 以 "web-" 开头'),
         ({"path": "/lines/*/amount", "op": "range", "exclusiveMinimum": 0, "maximum": 9.5},
-         "lines[].amount is more than 0 and at most 9.5", "lines[].amount 大于 0 且至多 9.5"),
+         "lines[].amount is more than 0 and at most 9.5", "lines[].amount 大于 0，至多 9.5"),
         ({"path": "/a", "op": "length", "maximum": 3},
          "a has at most 3 characters or items", "a 有至多 3 个字符或列表项"),
         ({"path": "/a", "op": "belongs_to", "list": "ours"}, "a is in the list “ours”", "a 在列表“ours”中"),
