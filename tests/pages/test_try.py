@@ -166,6 +166,17 @@ def test_wrong_arguments_appear_at_their_field_whether_the_page_or_the_call_pipe
     assert f"/admin/audit/call/{hub.call(try_seed.list_calls)[-1]['id']}/" in refused["record"]
 
 
+def test_a_tool_is_tried_in_the_form_of_the_chosen_user(hub: Hub, root: Person) -> None:
+    address = f"/admin/catalog/tool/{hub.seeded['bounded']}/try/"
+    own, theirs = (root.http.get(address + f"?user={user}").text for user in ("root", "alice"))
+    assert 'name="argument.b"' in own and 'name="argument.b"' not in theirs
+    assert '<option value="2"' in theirs and '<option value="2"' not in own
+    assert "42" in str(root.outcome(root.try_tool(hub.seeded["bounded"], a=2)))
+    assert hub.call(try_seed.list_calls)[-1]["outcome"] == "ok"
+    refused = root.try_tool(hub.seeded["bounded"], a=2, b=1)
+    assert "not known" in refused["errors"]["argument-1"]
+
+
 def test_the_users_limits_count_and_the_page_says_which_one_was_reached(hub: Hub, root: Person) -> None:
     assert root.outcome(root.try_tool(hub.seeded["limited"], a=1))["ended"]
     refused = root.try_tool(hub.seeded["limited"], a=1)

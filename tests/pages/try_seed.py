@@ -49,9 +49,19 @@ def seed() -> dict[str, int]:
     factories.limit("1/d", limited)  # whose period will not end between two calls
     add = factories.make_tool("try_add", function="calculate_sum", input_schema=FIELDS, toolset="Numbers")
     factories.grant(alice, add)
+    bounded = factories.make_tool("try_bounded", function="calculate_sum")
+    conditions = [{"path": "/a", "op": "one_of", "values": [1, 2]}, {"path": "/b", "op": "fixed", "value": 40}]
+    factories.grant(alice, bounded, conditions=conditions)
     factories.make_tool("try_nobodys")
     nobodys = factories.make_tool("try_other")
-    return {**tools, "limited": limited.pk, "add": add.pk, "nobodys": nobodys.pk, "alice": alice.pk}
+    return {
+        **tools,
+        "limited": limited.pk,
+        "add": add.pk,
+        "nobodys": nobodys.pk,
+        "bounded": bounded.pk,
+        "alice": alice.pk,
+    }
 
 
 def list_calls() -> list[dict[str, Any]]:

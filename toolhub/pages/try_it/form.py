@@ -25,6 +25,7 @@ from django.utils.translation import gettext as _
 
 from catalog.functions.elicitation import Elicit
 from catalog.models import Tool
+from catalog.policy import snapshot, visibility
 from catalog.schemas import errors, validator
 from catalog.schemas.errors import SchemaProblem
 from catalog.schemas.parameters import Parameter, list_arguments
@@ -80,6 +81,22 @@ def fields_of(schema: dict[str, Any]) -> list[Field]:
         field.number = number
         found.append(field)
     return found
+
+
+def own_fields(schema: dict[str, Any], own: dict[str, Any] | None, data: Mapping[str, Any]) -> list[Field]:
+    """Return the fields of one person's form of a schema, with the numbers that they have in the whole one.
+
+    A field that the person does not have stays as long as it is filled in, so that the call can refuse it.
+    """
+    fields = fields_of(schema)
+    if own is None:
+        return fields
+    narrowed = {field.name: field for field in fields_of(own)}
+    for field in fields:
+        if field.name in narrowed:
+            narrowed[field.name].number = field.number
+    found = [narrowed.get(field.name, field) for field in fields]
+    return [field for field in found if field.name in narrowed or str(data.get(field.key) or "").strip()]
 
 
 def fill_fields(fields: list[Field], data: Mapping[str, Any]) -> None:
@@ -253,18 +270,30 @@ class Form:
     def __init__(self, request: HttpRequest, tool: Tool) -> None:
         actor = cast(User, request.user)
         self.tool, self.actor = tool, actor
-        self.fields = fields_of(tool.input_schema)
         data = request.POST if request.method == "POST" else None
         self.may_choose = actor.has_perm(MAY_TRY_AS)
-        self.as_json = (data or request.GET).get("mode") == "json" or (not self.fields and bool(data))
+        self.as_json = (data or request.GET).get("mode") == "json"
         self.text, self.error = "{}", ""
         self.username = request.GET.get("user", "")[:150] or actor.get_username()
         self.user_error = ""
         if data is not None:
             self.username = data.get("user", "").strip()[:150] or actor.get_username()
             self.text = data.get(JSON_FIELD, "{}")
-            if not self.as_json:
-                fill_fields(self.fields, data)
+        self.fields = own_fields(tool.input_schema, self._own_schema(), data or {})
+        self.as_json = self.as_json or (not self.fields and bool(data))
+        if data is not None and not self.as_json:
+            fill_fields(self.fields, data)
+
+    def _own_schema(self) -> dict[str, Any] | None:
+        """Return the tool's schema as the chosen user sees it; None where that is the tool's own, or not shown."""
+        is_self = self.username == self.actor.get_username()
+        users = get_user_model().objects.filter(username=self.username)
+        key = self.actor.pk if is_self else users.values_list("pk", flat=True).first() if self.may_choose else None
+        if key is None:
+            return None
+        snapshot.latest()
+        seen = visibility.for_credential(visibility.page_credential(key)).tools.get(self.tool.name)
+        return seen[0].input_schema if seen is not None and seen[0].form is not None else None
 
     def show(self, state: dict[str, Any]) -> None:
         """Fill the form with the arguments of an earlier call."""
