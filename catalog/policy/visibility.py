@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import itemgetter
+from typing import TypeAlias
 
 from django.conf import settings
 
@@ -24,7 +25,8 @@ MAX_NARROWED_INLINE = 20
 MAX_CACHED_USERS = 20_000
 """Maximum number of remembered people; above it the cache is emptied."""
 
-_cache: dict[tuple[int, frozenset[int] | None], tuple[Snapshot, str, float, Visible]] = {}
+Key: TypeAlias = tuple[int, frozenset[int] | None]
+_cache: dict[Key, tuple[Snapshot, str, float, Visible]] = {}
 """A bounded cache of values that follow from snapshot, person and time alone: it belongs to no part of the process."""
 _FOREVER = float("inf")
 
@@ -44,7 +46,7 @@ async def prepare(credential: Credential) -> None:
         catalogue = snapshot.current()
     except snapshot.NotLoaded:
         return
-    if _find_known(credential, catalogue, time.time()) is not None:
+    if _find_known(_key_of(credential), catalogue, time.time()) is not None:
         return
     if policy.count_narrowed(catalogue, credential.user_id, MAX_NARROWED_INLINE) >= MAX_NARROWED_INLINE:
         await asyncio.to_thread(for_credential, credential)
@@ -59,20 +61,23 @@ def for_credential(credential: Credential, now: float | None = None) -> Visible:
     if now is not None:
         return in_snapshot(catalogue, credential, now)
     now = time.time()
-    known = _find_known(credential, catalogue, now)
+    key = _key_of(credential)
+    known = _find_known(key, catalogue, now)
     if known is not None:
         return known
     found = in_snapshot(catalogue, credential, now)
     if len(_cache) >= MAX_CACHED_USERS:
         _cache.clear()
-    _cache[credential.user_id, credential.toolset_ids] = (
-        catalogue, settings.ENVIRONMENT, found.changes_at or _FOREVER, found
-    )  # fmt: skip
+    _cache[key] = (catalogue, settings.ENVIRONMENT, found.changes_at or _FOREVER, found)
     return found
 
 
-def _find_known(credential: Credential, catalogue: Snapshot, now: float) -> Visible | None:
-    known = _cache.get((credential.user_id, credential.toolset_ids))
+def _key_of(credential: Credential) -> Key:
+    return (credential.user_id, credential.toolset_ids)
+
+
+def _find_known(key: Key, catalogue: Snapshot, now: float) -> Visible | None:
+    known = _cache.get(key)
     if known is not None and known[0] is catalogue and now < known[2] and known[1] == settings.ENVIRONMENT:
         return known[3]
     return None
