@@ -169,7 +169,7 @@ def _narrow(
     """Return the preview with the narrowed schema of an item."""
     names = {one.value for one in conditions if one.operator == BELONGS_TO}
     lists: dict[str, list[str]] = {}
-    if request.user.has_perm("catalog.view_valuelist"):
+    if request.user.has_perm("catalog.view_valuelistpart"):
         parts = ValueListPart.objects.filter(value_list__name__in=names, everyone=True)
         lists = {name: sorted(entries) for name, entries in parts.values_list("value_list__name", "entries")}
     used = [one for one in conditions if one.operator != BELONGS_TO or lists.get(one.value)]

@@ -209,7 +209,7 @@ def test_the_preview_shows_neither_definitions_nor_values_that_the_viewer_may_no
     tool = factories.make_tool(input_schema=SCHEMA)
     allow, deny = factories.grant(bob, tool, conditions=listed), factories.deny(bob, tool, conditions=listed)
     assert "acme" in read_preview(browser, allow) and "acme" in read_preview(browser, deny)
-    with_tool = sign_in_with(alice, "view_grant", "view_tool")
+    with_tool = sign_in_with(alice, "view_grant", "view_tool", "view_valuelist")
     assert "acme" not in read_preview(with_tool, allow) + read_preview(with_tool, deny)
     assert "<pre" in read_preview(with_tool, allow) and "<pre" not in read_preview(with_tool, deny)
     assert "<pre" not in read_preview(sign_in_with(alice, "view_grant"), allow)
