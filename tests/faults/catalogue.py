@@ -2480,8 +2480,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "whoever has a flag keeps it when it grows",
         "catalog/conditions/flags.py",
-        'f"{name}:{user_id}".encode()',
-        "f\"{name}:{user_id}:{__import__('os').urandom(8)}\".encode()",
+        "    return _place(name, user_id) < percentage\n",
+        "    return (_place(name, user_id) + percentage) % 100 < percentage\n",
         "tests/catalog/test_flags.py",
     ),
     # --- conditions on arguments ------------------------------------------------------------------------------------
