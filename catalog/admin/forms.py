@@ -94,15 +94,6 @@ class RuleForm(CatalogueForm):
         # The theme asks the row for it, but rows do not know languages.
         vars(self.instance)["get_inline_title"] = partial(messages.name_row, self.instance)
 
-    def add_error(self, field: str | None, error: Any) -> None:
-        """Add an error; above the form when it is about a column that this form lacks, such as conditions."""
-        found = getattr(error, "error_dict", None) if field is None else None
-        if found is None:
-            super().add_error(field, error)
-            return
-        for name, errors in found.items():
-            super().add_error(name if name in self.fields else None, errors)
-
 
 class GrantForm(RuleForm):
     class Meta:
