@@ -25,7 +25,7 @@ from catalog.runners.base import Words
 from catalog.schemas.schema_rules import MAX_DESCRIPTION_CHARACTERS
 
 if TYPE_CHECKING:
-    from catalog.models import Grant, Limit, Prompt, Resource
+    from catalog.models import Grant, Limit, Prompt, Resource, ValueListPart
 
 
 CAPABILITY = re.compile(r"[A-Za-z0-9_./-]{1,100}")
@@ -339,7 +339,7 @@ def _parse(parse: Callable[[Any], object], value: Any) -> None:
         raise ValidationError(words.mistake(mistake), code="invalid") from None
 
 
-def _filled_fields(row: Grant | Limit, *names: str) -> list[str]:
+def _filled_fields(row: Grant | Limit | ValueListPart, *names: str) -> list[str]:
     """Return the names of the fields that are set.
 
     The row of the page that contains the form counts, though it may not be saved yet.
@@ -348,18 +348,22 @@ def _filled_fields(row: Grant | Limit, *names: str) -> list[str]:
     return [name for name in names if getattr(row, f"{name}_id") is not None or name == inside]
 
 
+def subject(row: Grant | ValueListPart) -> str:
+    """Return the name of the one field that says whom the row is for. Raises ValidationError unless it is one."""
+    found = _filled_fields(row, "user", "group")
+    found += ["everyone"] if row.everyone else []
+    if len(found) != 1:
+        raise ValidationError({found[1] if found else "user": _("Choose exactly one of user, group and everyone.")})
+    return found[0]
+
+
 def grant(row: Grant) -> None:
     targets = _filled_fields(row, *row.TARGETS)
     if len(targets) != 1:
         raise ValidationError(
             {targets[1] if targets else "tool": _("Choose exactly one of tool, toolset, resource and prompt.")}
         )
-    subjects = _filled_fields(row, "user", "group")
-    subjects += ["everyone"] if row.everyone else []
-    if len(subjects) != 1:
-        raise ValidationError(
-            {subjects[1] if subjects else "user": _("Choose exactly one of user, group and everyone.")}
-        )
+    subject(row)
     if row.starts and row.ends and row.ends <= row.starts:
         raise ValidationError({"ends": _("The end must be after the start.")})
 

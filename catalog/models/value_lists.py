@@ -14,6 +14,7 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 from simple_history.models import HistoricalRecords
 
+from catalog.models import validators as check
 from catalog.models.base import check_name, check_unlike
 from catalog.models.fields import JSONTextField, check_kinds, reject
 from catalog.models.rules import Grant
@@ -171,18 +172,13 @@ class ValueListPart(models.Model):
         """Check what the constraints check, for forms in which they cannot: beside the field that is wrong."""
         super().clean()
         check_kinds(self)
-        subjects = [name for name in ("user", "group") if getattr(self, f"{name}_id") is not None]
-        subjects += ["everyone"] if self.everyone else []
-        if len(subjects) != 1:
-            raise ValidationError(
-                {subjects[1] if subjects else "user": _("Choose exactly one of user, group and everyone.")}
-            )
+        field = check.subject(self)
         subject = {name: getattr(self, name) for name in ("user_id", "group_id", "everyone")}
         if self.value_list_id and type(self).objects.filter(**subject, value_list=self.value_list_id).exclude(
             pk=self.pk
         ):
             twice = _("The list already has values for this user or group, or for everyone.")
-            raise ValidationError({subjects[0]: twice})
+            raise ValidationError({field: twice})
 
 
 class Flag(NamedForGrants):

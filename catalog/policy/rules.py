@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from catalog.conditions import flags, windows
@@ -148,6 +148,8 @@ class _Verdict:
     visible: bool
     rule: Rule
     permission: Permission | None = None
+    form: Form | None = field(default=None, compare=False)
+    """It follows from the permission."""
 
 
 def _verdict(rules: Sequence[GrantRule], now: float, item: Item, conditions: PersonalConditions) -> _Verdict:
@@ -165,7 +167,7 @@ def _verdict(rules: Sequence[GrantRule], now: float, item: Item, conditions: Per
         return _Verdict(True, free.rule)
     permission = conditions.permission([*allowed, *denied])
     narrowed = narrow(item, permission)
-    return _Verdict(narrowed.item is not None, _deciding(narrowed, in_force), permission)
+    return _Verdict(narrowed.item is not None, _deciding(narrowed, in_force), permission, narrowed.form)
 
 
 def _deciding(narrowed: Narrowed, rules: Iterable[GrantRule]) -> Rule:
@@ -205,8 +207,7 @@ def decide(snapshot: Snapshot, requester: Requester, item: Item, now: float, env
             changes_at = change_time
             break
         change_time = _next_change(applicable, change_time)
-    form = None if verdict.permission is None else narrow(present, verdict.permission).form
-    return Decision(verdict.visible, verdict.rule, changes_at, form)
+    return Decision(verdict.visible, verdict.rule, changes_at, verdict.form)
 
 
 def decide_all(snapshot: Snapshot, requester: Requester, now: float, environment: str) -> Visible:
