@@ -272,7 +272,6 @@ class Form:
         self.tool, self.actor = tool, actor
         data = request.POST if request.method == "POST" else None
         self.may_choose = actor.has_perm(MAY_TRY_AS)
-        self.as_json = (data or request.GET).get("mode") == "json"
         self.text, self.error = "{}", ""
         self.username = request.GET.get("user", "")[:150] or actor.get_username()
         self.user_error = ""
@@ -280,7 +279,7 @@ class Form:
             self.username = data.get("user", "").strip()[:150] or actor.get_username()
             self.text = data.get(JSON_FIELD, "{}")
         self.fields = own_fields(tool.input_schema, self._own_schema(), data or {})
-        self.as_json = self.as_json or (not self.fields and bool(data))
+        self.as_json = (data or request.GET).get("mode") == "json" or (not self.fields and bool(data))
         if data is not None and not self.as_json:
             fill_fields(self.fields, data)
 
