@@ -29,14 +29,22 @@ class Narrowed:
 @lru_cache(maxsize=MAX_KEPT)
 def narrow(item: Item, permission: Permission) -> Narrowed:
     """Return the form of an item of the snapshot for people who have this permission."""
+    form = _arguments_of(item).narrow(permission)
+    if form.schema is None:
+        return Narrowed(None, form)
     if isinstance(item, ToolDefinition):
-        form = ItemArguments(item.input_schema, item.fill_defaults).narrow(permission)
-        return Narrowed(None if form.schema is None else _narrow_tool(item, form, form.schema), form)
+        return Narrowed(_narrow_tool(item, form, form.schema), form)
     if isinstance(item, PromptDefinition):
-        form = ItemArguments.of_prompt(item.arguments).narrow(permission)
-        return Narrowed(None if form.schema is None else _narrow_prompt(item, form, form.schema), form)
-    form = ItemArguments.of_address(item.uri if item.is_template else "").narrow(permission)
-    return Narrowed(None if form.schema is None else _narrow_resource(item, form), form)
+        return Narrowed(_narrow_prompt(item, form, form.schema), form)
+    return Narrowed(_narrow_resource(item, form), form)
+
+
+def _arguments_of(item: Item) -> ItemArguments:
+    if isinstance(item, ToolDefinition):
+        return ItemArguments(item.input_schema, item.fill_defaults)
+    if isinstance(item, PromptDefinition):
+        return ItemArguments.of_prompt(item.arguments)
+    return ItemArguments.of_address(item.uri if item.is_template else "")
 
 
 def _narrow_tool(tool: ToolDefinition, form: Form, schema: dict[str, Any]) -> ToolDefinition:
