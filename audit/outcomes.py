@@ -14,6 +14,9 @@ LIMITED = "limited"
 TIMEOUT = "timeout"
 CANCELLED = "cancelled"
 INPUT_REQUIRED = "input_required"
+WAITING = "waiting"
+APPROVAL_DENIED = "approval_denied"
+APPROVAL_EXPIRED = "approval_expired"
 UNKNOWN = "unknown"
 
 CHOICES = (
@@ -27,9 +30,14 @@ CHOICES = (
     (TIMEOUT, _("Timed out")),
     (CANCELLED, _("Cancelled")),
     (INPUT_REQUIRED, _("Input required")),
+    (WAITING, _("Waiting for approval")),
+    (APPROVAL_DENIED, _("Approval denied")),
+    (APPROVAL_EXPIRED, _("Approval expired")),
     (UNKNOWN, _("Interrupted")),
 )
-REJECTED = frozenset({INVALID_ARGUMENTS, REFUSED, UNKNOWN_TOOL, LIMITED})
+REJECTED = frozenset({INVALID_ARGUMENTS, REFUSED, UNKNOWN_TOOL, LIMITED, APPROVAL_DENIED, APPROVAL_EXPIRED})
 """Outcomes of attempts that were rejected before anything ran."""
+NOT_RUN = REJECTED | {WAITING}
+"""Outcomes of attempts in which nothing ran. The call that runs after an approval is another one."""
 OWNER_OUTCOMES = {REFUSED: UNKNOWN_TOOL}
 """How the person who made a call reads its outcome: "Denied" would tell them which tools exist."""

@@ -37,6 +37,8 @@ class Credential:
     """False for a token that somebody else created for this user: it never uses their personal secrets."""
     may_write: bool = True
     """False for an app that may use only tools that change nothing."""
+    maker_id: int | None = None
+    """The user who made the token for this user, or who tries a tool as this user; None: nobody else."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,7 @@ class CatalogConfig(AppConfig):
             watch(model)
         watch(models.ValueListPart, kind="value list part")
         watch(models.Limit, kind="limit")
+        watch(models.ApprovalRule, kind="approval rule")
         watch(models.ToolTest, kind="test case", ignore=models.ToolTest.RESULT_FIELDS)
         # A preview changes nothing in the catalogue; it becomes a change when it is imported.
         unlogged = ("pending", "pending_source", "pending_at", "draft", "kept")

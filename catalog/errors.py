@@ -5,6 +5,7 @@
     │   └── ResultRemoved                              a stored result of the caller that newer ones replaced
     ├── InvalidArguments                               the arguments do not match the schema
     ├── LimitReached                                   which limit, and how many seconds to wait
+    ├── NotApproved                                    a person has to approve the call, or did not
     ├── MissingCapability                              the client did not declare a capability that the tool needs
     ├── CallNotLogged                                  nothing runs that cannot be logged
     ├── DatabaseAway                                   the database does not answer before the request's deadline
@@ -153,6 +154,17 @@ class LimitReached(CatalogError):
     def __init__(self, label: str, seconds: int, call_id: UUID | None = None, reason: Reason | None = None) -> None:
         super().__init__(f"Limit reached: {label}. Try again in {seconds} s.")
         self.label, self.seconds, self.call_id, self.reason = label, seconds, call_id, reason
+
+
+class NotApproved(CatalogError):
+    """A call that did not run because a person has not approved it: the sentence is for the model.
+
+    `status`: "waiting", "denied", "expired" or "void". `link` is where people decide; "" without one.
+    """
+
+    def __init__(self, sentence: str, status: str, call_id: UUID | None = None, link: str = "") -> None:
+        super().__init__(sentence)
+        self.status, self.call_id, self.link = status, call_id, link
 
 
 class MissingCapability(CatalogError):

@@ -29,6 +29,13 @@ def hand_over(task: asyncio.Task[T]) -> asyncio.Task[T]:
     return task
 
 
+def restart() -> None:
+    """Let the deadline of the current task, if it has one, begin again: after a wait for a person."""
+    task = asyncio.current_task()
+    if getattr(task, "arrived", None) is not None:
+        task.arrived = time.monotonic()  # type: ignore[union-attr]
+
+
 def remaining(seconds: float) -> float:
     """Return how long a wait may take where all of them together may take `seconds`."""
     arrived = arrival()

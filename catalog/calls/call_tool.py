@@ -2,8 +2,9 @@
 
 The order of every call: decide (policy), check rate limits, check the arguments against the schema and the conditions
 of grants, log the start (durable), run, validate and sanitise the result, log the end (durable), answer. Denied and
-rejected calls are logged too. Prompts and resources go the same way in `catalog.calls.prompts` and
-`catalog.calls.resources`.
+rejected calls are logged too. Where an approval rule can ask: decide, check the arguments, log that the call waits,
+ask, decide again, check rate limits, use the approval, then on as above. Prompts and resources go the same way in
+`catalog.calls.prompts` and `catalog.calls.resources`.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NoReturn
 from uuid import UUID
 
-from audit import outcomes
+from audit import outcomes, recorder
 from audit.redaction import redactor as redaction
 from audit.redaction.rules import MAX_HIDDEN_VALUES, are_too_many
 from audit.types import Caller, Reason
-from catalog.calls import accounts, call_log, masking
+from catalog.calls import accounts, approval, call_log, masking
 from catalog.calls.call_log import BegunCall, Ending, Intent
 from catalog.calls.completion import complete
 from catalog.calls.execution import Deadline, Outcome, RunningCalls, cancellation, perform, raise_error, tool_error
@@ -44,7 +45,7 @@ from catalog.functions.context import NO_SECRETS, Context
 from catalog.functions.results import ToolResult
 from catalog.language import in_english
 from catalog.policy import limits, snapshot, visibility
-from catalog.policy.definitions import ToolDefinition
+from catalog.policy.definitions import Snapshot, ToolDefinition
 from catalog.schemas import errors as schema_errors
 from catalog.schemas.errors import SchemaProblem
 from catalog.secrets import resolve
@@ -65,13 +66,15 @@ async def call_tool(
     call_id: UUID | None = None,
     begun: Callable[[UUID], Awaitable[None]] | None = None,
     detached: bool = False,
+    waited: frozenset[UUID] = frozenset(),
 ) -> ToolResult:
     """Run a tool and log the call.
 
     `begun` is awaited once the start is durable and before anything runs: a task's row is committed there. `detached`
-    says that the call runs as a task: without it a tool that must run as one raises MissingCapability. Raises
-    UnknownTool, InsufficientScope, MissingCapability, LimitReached, InvalidArguments, CallNotLogged, NeedsInput,
-    ProtocolError, InternalFailure. Cancel the awaiting task with a reason (`task.cancel(errors.CLIENT_GONE)`): the
+    says that the call runs as a task: without it a tool that must run as one raises MissingCapability. `waited` are the
+    approvals that it has waited for, when it is decided again. Raises UnknownTool, InsufficientScope,
+    MissingCapability, LimitReached, InvalidArguments, NotApproved, CallNotLogged, NeedsInput, ProtocolError,
+    InternalFailure. Cancel the awaiting task with a reason (`task.cancel(errors.CLIENT_GONE)`): the
     audit log keeps the reason.
     """
     catalogue = await load_catalogue()
@@ -94,17 +97,10 @@ async def call_tool(
                 what, outcomes.REFUSED, str(error), "MissingCapability", reason=reason
             )
             raise error
-    if tool.id in catalogue.limits_by_tool:
-        try:
-            await limits.atake(catalogue, tool, caller.credential)
-        except TimeoutError:
-            raise CallNotLogged("the rate limits cannot be counted now") from None
-        except limits.LimitReached as reached:
-            what.arguments = prepared.rejected_arguments_text(arguments)
-            label = reached.rule.english
-            detail, reason = f"{label}: wait {reached.seconds} s", reached.reason
-            number = await call_log.refuse(what, outcomes.LIMITED, detail, reason=reason)
-            raise LimitReached(label, reached.seconds, number, reason) from None
+    may_ask = catalogue.may_ask(tool)
+    if tool.id in catalogue.limits_by_tool and not may_ask:
+        await _take_limits(catalogue, what, prepared, tool, arguments)
+    sent = arguments
     if tool.form is None:
         problem = await prepared.find_problem(arguments, caller.credential.user_id)
     else:
@@ -112,6 +108,21 @@ async def call_tool(
         call_log.name_rule(what, catalogue, judged.grant_id)
         problem = judged.problem if isinstance(judged, Refused) else None
         arguments = arguments if isinstance(judged, Refused) else judged.arguments
+    approved: approval.Approved | None = None
+    if may_ask:
+        if problem is None:
+            approved = await approval.check(what, catalogue, prepared, tool, arguments, channel, begun, waited)
+            if approved is not None and approved.waited:
+                number = approved.call_id or call_id
+                again = call_tool(
+                    caller, name, sent, channel, call_id=number, detached=detached, waited=approved.waited
+                )
+                return await again
+        if tool.id in catalogue.limits_by_tool:
+            await _take_limits(catalogue, what, prepared, tool, sent)
+        if approved is not None:
+            call_id = call_id or recorder.new_call_id()
+            await approval.use(approved, call_id)
     if problem is not None:
         named: list[str] = []
         what.arguments = prepared.rejected_arguments_text(arguments, named)
@@ -128,6 +139,22 @@ async def call_tool(
     if begun is not None:
         await _announce(call, begun)
     return await _run(call, prepared, arguments, channel, hidden)
+
+
+async def _take_limits(
+    catalogue: Snapshot, what: Intent, prepared: PreparedTool, tool: ToolDefinition, arguments: Any
+) -> None:
+    """Count the call against the rate limits of its tool. Raises LimitReached, CallNotLogged."""
+    try:
+        await limits.atake(catalogue, tool, what.caller.credential)
+    except TimeoutError:
+        raise CallNotLogged("the rate limits cannot be counted now") from None
+    except limits.LimitReached as reached:
+        what.arguments = prepared.rejected_arguments_text(arguments)
+        label = reached.rule.english
+        detail, reason = f"{label}: wait {reached.seconds} s", reached.reason
+        number = await call_log.refuse(what, outcomes.LIMITED, detail, reason=reason)
+        raise LimitReached(label, reached.seconds, number, reason) from None
 
 
 def asks_before_task(definition: ToolDefinition) -> bool:

@@ -47,6 +47,7 @@ class PreparedTool:
         "_redactor",
         "arguments_text",
         "asks_before_task",
+        "complete",
         "has_requirements",
         "result_redactor",
         "run",
@@ -64,8 +65,10 @@ class PreparedTool:
         self.arguments_text = self._redactor.text
         self.result_redactor = redactor.result_redactor(tool.output_schema, tool.record_bodies)
         self.run, self.secrets_sent = _prepare_run(tool)
+        self.complete: defaults.Fill = dict
+        """Fills in the defaults of valid arguments, as far as the tool gets them."""
         if tool.fill_defaults and (fill := defaults.compile_fill(tool.input_schema)) is not None:
-            self.run = _wrap_with_defaults(self.run, fill)
+            self.run, self.complete = _wrap_with_defaults(self.run, fill), fill
         self.asks_before_task = _asks_before_task(tool)
         self.has_requirements = bool(tool.requires_capabilities) or tool.task_support == "required"
 

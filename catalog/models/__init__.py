@@ -8,6 +8,8 @@ from django.utils.translation import gettext_lazy as _
 
 from catalog.models.access_requests import AccessRequest, CallReport
 from catalog.models.accounts import ConnectedAccount
+from catalog.models.approval_rules import ApprovalRule
+from catalog.models.approvals import Approval
 from catalog.models.imports import ImportBatch, ImportedDocument, ImportedItem
 from catalog.models.items import Prompt, Resource
 from catalog.models.reviews import ReviewDecision
@@ -21,6 +23,8 @@ from catalog.models.value_lists import Flag, ValueList, ValueListPart
 
 __all__ = [
     "AccessRequest",
+    "Approval",
+    "ApprovalRule",
     "CallReport",
     "CatalogueRevision",
     "ConnectedAccount",

@@ -1,8 +1,8 @@
-"""Checks of a grant's conditions and flags against what exists: value lists, flags, and the arguments of its items."""
+"""Checks of conditions and flags against what exists: value lists, flags, and the arguments of the items."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from django.apps import apps
@@ -19,7 +19,7 @@ from catalog.models.items import Prompt, Resource
 from catalog.models.tools import Tool
 
 if TYPE_CHECKING:
-    from catalog.models import Grant
+    from catalog.models import ApprovalRule, Grant
 
 MAX_TRIED_ITEMS = 500
 """Number of items of each kind of a toolset that are tried: conditions must fit one of them."""
@@ -34,7 +34,20 @@ def check_grant(row: Grant) -> None:
         return  # the validator of the field says so
     if not conditions:
         return
-    if problem := _find_problem(row, conditions):
+    denies = row.effect == row.Effect.DENY
+    if problem := _find_problem(conditions, _find_arguments(row), no_fixed="fixed_denied" if denies else ""):
+        raise ValidationError({"conditions": words.mistake(problem)})
+
+
+def check_approval_rule(row: ApprovalRule) -> None:
+    """Raise ValidationError unless the conditions fit a tool of the rule, and all value lists exist."""
+    try:
+        conditions = parse(row.conditions)
+    except ConditionError:
+        return  # the validator of the field says so
+    if not conditions:
+        return
+    if problem := _find_problem(conditions, _find_tools(row), no_fixed="fixed_asked"):
         raise ValidationError({"conditions": words.mistake(problem)})
 
 
@@ -49,18 +62,21 @@ def _check_flags(row: Grant) -> None:
             raise ValidationError({"flags": words.mistake(FlagError("no_flag", name=name[:100]))})
 
 
-def _find_problem(row: Grant, conditions: tuple[Condition, ...]) -> ConditionError | None:
+def _find_problem(
+    conditions: tuple[Condition, ...], items: Iterable[ItemArguments], *, no_fixed: str
+) -> ConditionError | None:
+    """Return why the conditions fit none of the items. `no_fixed`: the mistake of a fixed value; "" permits them."""
     lists: dict[str, list[str]] = {}
     for number, one in enumerate(conditions, 1):
-        if row.effect == row.Effect.DENY and one.operator == FIXED:
-            return ConditionError("fixed_denied", number)
+        if no_fixed and one.operator == FIXED:
+            return ConditionError(no_fixed, number)
         if one.operator == BELONGS_TO:
             found = apps.get_model("catalog", "ValueList")._default_manager.filter(name=one.value).first()
             if found is None:
                 return ConditionError("no_list", number, name=one.value[:100])
             lists[one.value] = sorted({value for part in found.parts.all() for value in part.entries})
     problem: ConditionError | None = None
-    for arguments in _find_arguments(row):
+    for arguments in items:
         problem = _find_misfit(conditions, lists, arguments)
         if problem is None:
             break
@@ -96,6 +112,22 @@ def _find_arguments(row: Grant) -> Iterator[ItemArguments]:
             yield arguments_of(prompt)
         for resource in row.toolset.resources.exclude(uri_template="").order_by("pk")[:MAX_TRIED_ITEMS]:
             yield arguments_of(resource)
+
+
+def _find_tools(row: ApprovalRule) -> Iterator[ItemArguments]:
+    """Yield the arguments of the rule's tool, or of the tools of its grant, its toolset, or the catalogue."""
+    if row.tool is not None:
+        yield arguments_of(row.tool)
+        return
+    if row.grant is not None and row.grant.tool is not None:
+        yield arguments_of(row.grant.tool)
+        return
+    toolset = row.toolset if row.grant is None else row.grant.toolset
+    if toolset is None and not row.all_tools:
+        return  # a grant of a prompt or resource, which the check of the target refuses
+    tools = Tool.objects.all() if toolset is None else toolset.tools.all()
+    for tool in tools.order_by("pk")[:MAX_TRIED_ITEMS]:
+        yield arguments_of(tool)
 
 
 def arguments_of(item: Tool | Prompt | Resource) -> ItemArguments:

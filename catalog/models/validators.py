@@ -25,7 +25,7 @@ from catalog.runners.base import Words
 from catalog.schemas.schema_rules import MAX_DESCRIPTION_CHARACTERS
 
 if TYPE_CHECKING:
-    from catalog.models import Grant, Limit, Prompt, Resource, ValueListPart
+    from catalog.models import ApprovalRule, Grant, Limit, Prompt, Resource, ValueListPart
 
 
 CAPABILITY = re.compile(r"[A-Za-z0-9_./-]{1,100}")
@@ -339,7 +339,7 @@ def _parse(parse: Callable[[Any], object], value: Any) -> None:
         raise ValidationError(words.mistake(mistake), code="invalid") from None
 
 
-def _filled_fields(row: Grant | Limit | ValueListPart, *names: str) -> list[str]:
+def _filled_fields(row: ApprovalRule | Grant | Limit | ValueListPart, *names: str) -> list[str]:
     """Return the names of the fields that are set.
 
     The row of the page that contains the form counts, though it may not be saved yet.
@@ -388,3 +388,20 @@ def limit(row: Limit) -> None:
             )
         if needs != field and given:
             raise ValidationError({field: _("The chosen scope does not use this field. Leave it empty.")})
+
+
+def approval_rule(row: ApprovalRule) -> None:
+    targets = _filled_fields(row, *row.TARGETS)
+    targets += ["all_tools"] if row.all_tools else []
+    if len(targets) != 1:
+        raise ValidationError(
+            {targets[1] if targets else "tool": _("Choose exactly one of grant, tool, toolset and all tools.")}
+        )
+    if row.asks == row.Asks.APPROVERS and row.group_id is None:
+        raise ValidationError({"group": _("Choose the group whose members approve.")})
+    if row.asks == row.Asks.PERSON and row.group_id is not None:
+        raise ValidationError({"group": _("The rule asks the person who calls. Leave the approvers empty.")})
+    if row.accepts_client and row.asks == row.Asks.APPROVERS:
+        raise ValidationError({"accepts_client": _("Approvers answer in the browser. Switch this off.")})
+    if row.outside_windows and not row.windows:
+        raise ValidationError({"outside_windows": _("Enter the time windows outside which the rule asks.")})

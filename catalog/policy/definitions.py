@@ -21,6 +21,7 @@ Kind = Literal["tool", "resource", "prompt"]
 EMPTY: frozenset[int] = frozenset()
 
 GRANT, LIMIT, LIMIT_REACHED = "rule.grant", "rule.limit", "limit.reached"
+APPROVAL = "rule.approval"
 _ENGLISH: Final = {
     "rule.no_user": "No such user",
     "rule.inactive": "The user is not active",
@@ -37,6 +38,7 @@ _ENGLISH: Final = {
     "rule.own_result": "the caller's own result",
     GRANT: "Grant {number}: {effect} {target} to {whom}",
     LIMIT: "Limit {number}: {rate} on {target} for {whom}",
+    APPROVAL: "Approval rule {number}: {name}",
 }
 _SUBJECT_TEXTS: Final = {
     "user": "user {}",
@@ -62,6 +64,8 @@ class Rule(Reason):
     def english(self) -> str:
         """Return the sentence that clients get and the log keeps."""
         params = self.params
+        if self.code == APPROVAL:
+            return _ENGLISH[APPROVAL].format_map(params)
         if self.code not in (GRANT, LIMIT):
             return _ENGLISH[self.code]
         target = "all tools" if params["kind"] == "all" else f"{params['kind']} {params['name']}"
@@ -249,6 +253,38 @@ class LimitRule:
         return Rule(LIMIT, {**params, "by": self.scope, "whom": self.subject_name})
 
 
+@dataclass(frozen=True, eq=False)
+class AskRule:
+    """An approval rule: calls of these tools ask a person before they run."""
+
+    id: int
+    name: str
+    target_kind: str
+    """grant | tool | toolset | all"""
+    target_id: int | None
+    asks: str
+    """person | approvers"""
+    group_id: int | None
+    """The approvers. None for "approvers": the group was deleted, and nobody can approve."""
+    group_name: str = ""
+    four_eyes: bool = True
+    accepts_client: bool = False
+    """Whether the person can confirm in the client, of a tool that is not destructive."""
+    minutes: int = 60
+    destructive_only: bool = False
+    conditions: tuple[Condition, ...] = ()
+    """It asks for calls that satisfy all of them; of the items of a list, one is enough."""
+    windows: tuple[Window, ...] = ()
+    """When it asks; empty: always."""
+    outside_windows: bool = False
+    """Whether it asks at all other times."""
+
+    @cached_property
+    def rule(self) -> Rule:
+        """Return the rule, such as 'Approval rule 3: Deletions'; made on first use and kept."""
+        return Rule(APPROVAL, {"number": self.id, "name": self.name})
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Member:
     username: str
@@ -301,6 +337,9 @@ class Snapshot:
     value_lists: dict[str, tuple[ValueListEntries, ...]] = field(repr=False)
     flags: dict[str, int]
     """Percentages of the users for whom the flags are on."""
+    asks_by_tool: dict[int, tuple[AskRule, ...]] = field(repr=False)
+    """Only tools that an approval rule names: by itself, by a toolset, or with all tools."""
+    asks_by_grant: dict[int, tuple[AskRule, ...]] = field(repr=False)
 
     @classmethod
     def build(
@@ -313,9 +352,10 @@ class Snapshot:
         members: Mapping[int, Member] | None = None,
         value_lists: Mapping[str, tuple[ValueListEntries, ...]] | None = None,
         flags: Mapping[str, int] | None = None,
+        asks: Iterable[AskRule] = (),
     ) -> Snapshot:
         ordered = sorted(items, key=sort_key)
-        grants, limits = tuple(grants), tuple(limits)
+        grants, limits, asks = tuple(grants), tuple(limits), tuple(asks)
         by_toolset: dict[int, list[Item]] = {}
         for item in ordered:
             for toolset_id in item.toolset_ids:
@@ -346,7 +386,13 @@ class Snapshot:
             limits_by_method=_limits_by_method(limits),
             value_lists=dict(value_lists or {}),
             flags=dict(flags or {}),
+            asks_by_tool=_asks_by_tool(tools, by_toolset, asks),
+            asks_by_grant=_asks_by_grant(asks),
         )
+
+    def may_ask(self, tool: ToolDefinition) -> bool:
+        """Return whether a call of the tool can need an approval, whoever makes it and with whatever arguments."""
+        return tool.id in self.asks_by_tool or bool(self.asks_by_grant)
 
 
 def _limits_by_method(limits: tuple[LimitRule, ...]) -> dict[str, tuple[LimitRule, ...]]:
@@ -374,6 +420,39 @@ def _limits_by_tool(
         for tool_id in targets:
             found.setdefault(tool_id, []).append(rule)
     return {tool_id: tuple(rules) for tool_id, rules in found.items()}
+
+
+def is_destructive(tool: ToolDefinition) -> bool:
+    """Return whether the tool may delete or overwrite data, or does not say that it does not."""
+    hints = tool.annotations
+    return not hints.get("readOnlyHint", False) and hints.get("destructiveHint", True) is not False
+
+
+def _asks_by_tool(
+    tools: list[ToolDefinition], by_toolset: Mapping[int, list[Item]], asks: tuple[AskRule, ...]
+) -> dict[int, tuple[AskRule, ...]]:
+    found: dict[int, list[AskRule]] = {}
+    by_id = {tool.id: tool for tool in tools} if asks else {}
+    for rule in asks:
+        targets: Iterable[ToolDefinition | None] = ()
+        if rule.target_kind == "all":
+            targets = tools
+        elif rule.target_id is not None and rule.target_kind == "tool":
+            targets = (by_id.get(rule.target_id),)
+        elif rule.target_id is not None and rule.target_kind == "toolset":
+            targets = (item for item in by_toolset.get(rule.target_id, ()) if isinstance(item, ToolDefinition))
+        for tool in targets:
+            if tool is not None and (not rule.destructive_only or is_destructive(tool)):
+                found.setdefault(tool.id, []).append(rule)
+    return {tool_id: tuple(rules) for tool_id, rules in found.items()}
+
+
+def _asks_by_grant(asks: tuple[AskRule, ...]) -> dict[int, tuple[AskRule, ...]]:
+    found: dict[int, list[AskRule]] = {}
+    for rule in asks:
+        if rule.target_kind == "grant" and rule.target_id is not None:
+            found.setdefault(rule.target_id, []).append(rule)
+    return {grant_id: tuple(rules) for grant_id, rules in found.items()}
 
 
 def fill_template(text: str, values: Mapping[str, str]) -> str:

@@ -18,11 +18,24 @@ from catalog.conditions import definitions, windows
 from catalog.conditions import flags as named_flags
 from catalog.conditions.expectations import BELONGS_TO
 from catalog.conditions.mistakes import ConditionError, Mistake
-from catalog.models import Flag, Grant, Limit, Prompt, Resource, Tool, Upstream, ValueList, ValueListPart, app_pages
+from catalog.models import (
+    ApprovalRule,
+    Flag,
+    Grant,
+    Limit,
+    Prompt,
+    Resource,
+    Tool,
+    Upstream,
+    ValueList,
+    ValueListPart,
+    app_pages,
+)
 from catalog.models.pinned import HINTS, identity
 from catalog.policy import revision
 from catalog.policy.definitions import (
     EMPTY,
+    AskRule,
     GrantRule,
     Item,
     LimitRule,
@@ -281,6 +294,39 @@ def _read_restrictions(row: dict[str, Any], lists: Collection[str], flags: Colle
     return dict(zip(("conditions", "windows", "flags"), found, strict=True))
 
 
+def load_asks(lists: Collection[str]) -> Iterator[AskRule]:
+    """Yield the approval rules that are switched on. In doubt they ask more: what cannot be read restricts nothing."""
+    for row in ApprovalRule.objects.filter(enabled=True).order_by("id").select_related("group"):
+        kind = next((name for name in row.TARGETS if getattr(row, f"{name}_id") is not None), "all")
+        yield AskRule(
+            id=row.pk,
+            name=row.name,
+            target_kind=kind,
+            target_id=None if kind == "all" else getattr(row, f"{kind}_id"),
+            asks=row.asks,
+            group_id=row.group_id,
+            group_name=str(row.group or ""),
+            four_eyes=row.four_eyes,
+            accepts_client=row.accepts_client,
+            minutes=row.minutes,
+            destructive_only=row.destructive_only,
+            **_read_ask_restrictions(row, lists),
+        )
+
+
+def _read_ask_restrictions(row: ApprovalRule, lists: Collection[str]) -> dict[str, Any]:
+    try:
+        conditions = definitions.parse(row.conditions)
+        if any(one.operator == definitions.FIXED for one in conditions):
+            raise ConditionError("fixed_asked")
+        found = windows.parse(row.windows)
+    except Mistake as error:
+        log.warning("approval rule %s cannot be read, so it always asks: %s", row.pk, error.code)
+        return {}
+    kept = tuple(one for one in conditions if one.operator != BELONGS_TO or one.value in lists)
+    return {"conditions": kept, "windows": found, "outside_windows": row.outside_windows and bool(found)}
+
+
 def load_value_lists() -> dict[str, tuple[ValueListEntries, ...]]:
     """Return what each value list has for users, groups and everyone."""
     found: dict[str, list[ValueListEntries]] = {name: [] for name in ValueList.objects.values_list("name", flat=True)}
@@ -377,6 +423,7 @@ class Loader:
                 members=load_members(),
                 value_lists=lists,
                 flags=flags,
+                asks=load_asks(lists),
             )
             if revision.current() == number:
                 break

@@ -18,6 +18,7 @@ from django.contrib.auth.models import Group
 from django.db import DEFAULT_DB_ALIAS, connections, models, transaction
 
 from catalog.models import (
+    ApprovalRule,
     CatalogueRevision,
     Flag,
     Grant,
@@ -69,6 +70,7 @@ def watched_columns() -> dict[type[models.Model], tuple[str, ...]]:
         Toolset: ("name",),
         Grant: (),
         Limit: (),
+        ApprovalRule: (),
         ValueList: ("name",),
         ValueListPart: (),
         Flag: ("name", "percentage"),

@@ -189,14 +189,12 @@ def decide(snapshot: Snapshot, requester: Requester, item: Item, now: float, env
         return Decision(False, NOT_AVAILABLE)
     if present.quarantined:
         return Decision(False, quarantine_rule(present))
-    rules, no_grant_rule = _rules(snapshot, requester.user_id)
+    _, no_grant_rule = _rules(snapshot, requester.user_id)
     if no_grant_rule is not NO_GRANT:
         return Decision(False, no_grant_rule)
     if requester.toolset_ids is not None and requester.toolset_ids.isdisjoint(item.toolset_ids):
         return Decision(False, OTHER_TOOLSETS)
-    applicable = [rule for rule in rules if _targets(rule, item) and applies_in(rule, environment)]
-    applicable = [rule for rule in applicable if is_switched_on(snapshot, rule, requester.user_id)]
-    applicable.sort(key=_by_id)
+    applicable = find_applicable(snapshot, requester, item, environment)
     conditions = PersonalConditions(snapshot, requester.user_id)
     verdict = _verdict(applicable, now, present, conditions)
     changes_at, change_time = None, _next_change(applicable, now)
@@ -208,6 +206,13 @@ def decide(snapshot: Snapshot, requester: Requester, item: Item, now: float, env
             break
         change_time = _next_change(applicable, change_time)
     return Decision(verdict.visible, verdict.rule, changes_at, verdict.form)
+
+
+def find_applicable(snapshot: Snapshot, requester: Requester, item: Item, environment: str) -> list[GrantRule]:
+    """Return the grants for this person and this item that apply in this environment, at whatever time, by id."""
+    rules, _ = _rules(snapshot, requester.user_id)
+    found = [rule for rule in rules if _targets(rule, item) and applies_in(rule, environment)]
+    return sorted((rule for rule in found if is_switched_on(snapshot, rule, requester.user_id)), key=_by_id)
 
 
 def decide_all(snapshot: Snapshot, requester: Requester, now: float, environment: str) -> Visible:

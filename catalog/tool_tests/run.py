@@ -16,6 +16,7 @@ from catalog.errors import (
     InvalidArguments,
     LimitReached,
     MissingCapability,
+    NotApproved,
     UnknownTool,
 )
 from catalog.functions.channel import NullChannel
@@ -56,6 +57,8 @@ async def run(test: ToolTest, caller: Caller, call_id: UUID) -> Outcome:
         ended = await _call(test.tool.name, test.arguments, caller, call_id)
     except LimitReached as limited:
         return Outcome(Reason("test.limited", {"seconds": limited.seconds}), limited.call_id)
+    except NotApproved as waiting:
+        return Outcome(Reason("test.not_approved"), waiting.call_id)
     except CallNotLogged:
         return Outcome(Reason("test.not_logged"))
     except CatalogError as error:

@@ -23,6 +23,7 @@ from catalog.errors import (
     LimitReached,
     MissingCapability,
     NeedsInput,
+    NotApproved,
     ProtocolError,
     ResultRemoved,
     ToolError,
@@ -42,7 +43,7 @@ from toolhub.wire.errors import (
     RESOURCE_NOT_FOUND,
     McpError,
 )
-from toolhub.wire.meta import CALL_ID, PROBLEMS, RETRY_AFTER
+from toolhub.wire.meta import APPROVAL, CALL_ID, PROBLEMS, RETRY_AFTER
 
 _CORRECTABLE = frozenset({"2025-11-25", "2026-07-28"})
 """Revisions where invalid arguments are a result that the model reads and corrects, not an error of the protocol."""
@@ -72,6 +73,9 @@ def tool_error_result(error: CatalogError, peer: Peer) -> dict[str, Any] | None:
     """Return the result of a rejected tools/call that the model should read; None for one that is an error."""
     if isinstance(error, LimitReached):
         return _failure(str(error), error.call_id, {RETRY_AFTER: error.seconds})
+    if isinstance(error, NotApproved):
+        details = {"status": error.status, **({"url": error.link} if error.link else {})}
+        return _failure(str(error), error.call_id, {APPROVAL: details})
     if isinstance(error, InvalidArguments) and peer.revision in _CORRECTABLE:
         return _failure(error.message, error.call_id, {PROBLEMS: error.problems} if error.problems else None)
     if isinstance(error, MissingCapability) and peer.era == "handshake":

@@ -11,6 +11,7 @@ OWN_PREFIX: Final = "dev.toolhub/"
 """The prefix, in reverse DNS notation, of the keys that this server adds to results."""
 CALL_ID: Final = f"{OWN_PREFIX}callId"
 PROBLEMS: Final = f"{OWN_PREFIX}problems"
+APPROVAL: Final = f"{OWN_PREFIX}approval"
 RETRY_AFTER: Final = f"{OWN_PREFIX}retryAfterSeconds"
 
 MAX_KEY_CHARACTERS: Final = 300

@@ -1,0 +1,87 @@
+"""What an approval is bound to, as keyed digests: nobody who reads or writes the table can make one that fits.
+
+The context has the definition, the grants, the rules and the secrets; the binding adds who calls with which credential,
+and the arguments as canonical JSON. The seal covers a whole request with its decision. The key is Django's SECRET_KEY:
+with another one, every open approval is void.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from django.utils.crypto import constant_time_compare, salted_hmac
+
+from catalog.models import Approval, PersonalSecret, Secret
+from catalog.policy import asking
+from catalog.policy.asking import Ask
+from catalog.policy.definitions import AskRule, Snapshot, ToolDefinition
+from catalog.policy.rules import Requester
+
+CONTEXT_SALT: Final = "toolhub.approvals.context"
+BINDING_SALT: Final = "toolhub.approvals.binding"
+SEAL_SALT: Final = "toolhub.approvals.seal"
+_canonical = json.JSONEncoder(ensure_ascii=True, sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+
+
+def find_context(
+    snapshot: Snapshot,
+    user_id: int,
+    tool: ToolDefinition,
+    rules: Iterable[AskRule],
+    secrets: Iterable[str],
+    now: float,
+    environment: str,
+) -> str:
+    """Return the digest of what would run, and why it may: another one when any of it changes. Reads the secrets."""
+    requester = Requester(user_id)
+    grants = asking.grants_digest(snapshot, requester, tool, now, environment)
+    terms = [[rule.id, rule.asks, rule.group_id, rule.four_eyes, rule.accepts_client] for rule in rules]
+    return _digest(CONTEXT_SALT, [tool.id, tool.hash, grants, terms, _states_of(secrets, user_id)])
+
+
+def bind(context: str, user_id: int, credential_id: str, ask: Ask, arguments: Mapping[str, Any]) -> str:
+    """Return the digest of one call of one person, in its context, for one question."""
+    return _digest(BINDING_SALT, [context, user_id, credential_id, ask.asks, ask.group_id, arguments])
+
+
+def seal(row: Approval) -> str:
+    """Return the seal of a request as it is now, with its decision if it has one."""
+    return _digest(
+        SEAL_SALT,
+        [
+            *(str(row.id), str(row.call_id), row.user_id, row.maker_id, row.credential, row.tool_id, row.tool_name),
+            *(row.rule_ids, row.asks, row.group_id, row.four_eyes, row.arguments, row.binding, row.context),
+            *(str(row.state), row.created.isoformat(), row.expires.isoformat()),
+            *(row.decided_by_id, row.decided_at and row.decided_at.isoformat(), row.by_client, row.reason),
+        ],
+    )
+
+
+def is_sealed(row: Approval) -> bool:
+    """Return whether toolhub itself wrote this row."""
+    return constant_time_compare(row.seal, seal(row))
+
+
+def _digest(salt: str, value: Any) -> str:
+    return salted_hmac(salt, _canonical(value), algorithm="sha256").hexdigest()
+
+
+def _states_of(names: Iterable[str], user_id: int) -> list[Any]:
+    """Return the state of each secret: other ones when its value, its hosts or the user's own entry changes.
+
+    The tokens of an account change by themselves; what counts is when the account was connected.
+    """
+    wanted = sorted(names)
+    if not wanted:
+        return []
+    shared = {row[0]: list(row) for row in Secret.objects.filter(name__in=wanted).values_list("name", "kind", "value")}
+    hosts = dict(Secret.objects.filter(name__in=wanted).values_list("name", "hosts"))
+    own: dict[str, Any] = {}
+    columns = ("secret__name", "value", "destinations", "account__connected_at")
+    for name, value, destinations, connected in PersonalSecret.objects.filter(
+        user_id=user_id, secret__name__in=wanted
+    ).values_list(*columns):
+        own[name] = [value, destinations, connected.isoformat() if connected is not None else None]
+    return [[name, shared.get(name), hosts.get(name), own.get(name)] for name in wanted]

@@ -1,0 +1,180 @@
+"""Requests for approval: found again by the same call, made, used once, and ended. Everything here uses the database.
+
+Every change is one conditional UPDATE or a locked row, so that of two processes one does it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from django.contrib.auth.models import User
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from audit.actions import log
+from audit.types import Caller
+from catalog.approvals import bindings
+from catalog.models import Approval
+from catalog.policy.asking import APPROVERS, Ask
+from catalog.policy.definitions import Snapshot
+
+KIND: Final = "approval"
+"""Kind in admin activity."""
+MAX_PENDING: Final = 20
+"""Maximum requests of one person that wait."""
+DENIAL_MINUTES: Final = 10
+"""How long a denial answers the same call: a model that tries again bothers nobody."""
+State = Approval.State
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question about one call, and what its answer is bound to."""
+
+    ask: Ask
+    context: str
+    binding: str
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a new request says of its call."""
+
+    caller: Caller
+    call_id: uuid.UUID
+    tool_id: int
+    tool_name: str
+    arguments: str
+    """Redacted, for approvers."""
+
+
+class TooMany(Exception):
+    """Error: the person has as many waiting requests as one may have."""
+
+
+def find(questions: Sequence[Question], now: datetime) -> list[Approval | None]:
+    """Return for each question the request that waits or was answered; None where nobody was asked yet.
+
+    One that toolhub did not write, or whose time is over, does not count: it is void, or expired.
+    """
+    found = {}
+    rows = Approval.objects.filter(
+        binding__in=[one.binding for one in questions], state__in=(*Approval.LIVE, State.DENIED)
+    )
+    for row in rows.order_by("created"):
+        if not bindings.is_sealed(row):
+            if row.state in Approval.LIVE:
+                end(row, State.VOID, "toolhub")
+        elif now >= row.expires:
+            if row.state in Approval.LIVE:
+                end(row, State.EXPIRED, "toolhub")
+        else:
+            found[row.binding] = row
+    return [found.get(one.binding) for one in questions]
+
+
+def make(questions: Sequence[Question], asked: Asked) -> list[Approval]:
+    """Ask each question that nobody has asked for the same call yet; return the requests. Raises TooMany."""
+    now = timezone.now()
+    caller = asked.caller
+    try:
+        with transaction.atomic():
+            # One at a time for each person: no number of calls at once gets past the maximum.
+            User.objects.select_for_update().filter(pk=caller.user_id).first()
+            present = find(questions, now)
+            missing = [one for one, row in zip(questions, present, strict=True) if row is None]
+            waiting = Approval.objects.filter(user=caller.user_id, state=State.WAITING, expires__gt=now).count()
+            if missing and waiting + len(missing) > MAX_PENDING:
+                raise TooMany
+            made = {one.binding: _make(one, asked, now) for one in missing}
+    except IntegrityError:  # another database session asked the same at the same time
+        return [row for row in find(questions, now) if row is not None]
+    return [row or made[one.binding] for one, row in zip(questions, present, strict=True)]
+
+
+def _make(question: Question, asked: Asked, now: datetime) -> Approval:
+    caller, ask = asked.caller, question.ask
+    credential = caller.credential
+    client = f"{caller.client_name} {caller.client_version}".strip()
+    made = Approval(
+        id=uuid.uuid4(),
+        call_id=asked.call_id,
+        user_id=caller.user_id,
+        maker_id=credential.maker_id,
+        credential=credential.id[:100],
+        credential_name=credential.label[:200],
+        client=client[:300],
+        tool_id=asked.tool_id,
+        tool_name=asked.tool_name,
+        rule_id=ask.rules[0].id,
+        rule_name=", ".join(rule.name for rule in ask.rules)[:100],
+        rule_ids=[rule.id for rule in ask.rules],
+        asks=ask.asks,
+        group_id=ask.group_id if ask.asks == APPROVERS else None,
+        four_eyes=ask.four_eyes,
+        arguments=asked.arguments,
+        binding=question.binding,
+        context=question.context,
+        created=now,
+        expires=now + timedelta(minutes=ask.minutes),
+    )
+    made.seal = bindings.seal(made)
+    made.save(force_insert=True)
+    return made
+
+
+def use(approvals: Iterable[Approval], call_id: uuid.UUID, snapshot: Snapshot) -> bool:
+    """Use all these approvals for one call; return False, and change nothing, unless each can still be used."""
+    now = timezone.now()
+    with transaction.atomic():
+        for known in sorted(approvals, key=lambda row: row.id):
+            row = Approval.objects.select_for_update(of=("self",)).filter(pk=known.pk).first()
+            if row is None or not is_usable(row, snapshot, now):
+                transaction.set_rollback(True)
+                return False
+            row.state, row.used_by = State.USED, call_id
+            row.seal = bindings.seal(row)
+            row.save(update_fields=["state", "used_by", "seal"])
+            log.record("used", KIND, name_for_log(row), None, {"call": str(call_id)}, actor=row.user.get_username())
+    return True
+
+
+def is_usable(row: Approval, snapshot: Snapshot, now: datetime) -> bool:
+    """Return whether this is an approval in force, by somebody who may still give it."""
+    if row.state != State.APPROVED or now >= row.expires or not bindings.is_sealed(row):
+        return False
+    decider = snapshot.members.get(row.decided_by_id or 0)
+    if decider is None or not decider.is_active:
+        return False
+    return row.asks != APPROVERS or (row.group_id is not None and row.group_id in decider.group_ids)
+
+
+def end(row: Approval, state: str, actor: str) -> bool:
+    """End a request that waits or was not used; return whether it was still so."""
+    changed = Approval.objects.filter(pk=row.pk, state__in=Approval.LIVE).update(state=state)
+    if changed:
+        verb = {State.EXPIRED: "expired", State.WITHDRAWN: "withdrawn"}.get(State(state), "voided")
+        log.record(verb, KIND, name_for_log(row), {"state": str(row.state)}, {"state": str(state)}, actor=actor)
+    row.state = state
+    return bool(changed)
+
+
+def expire(now: datetime | None = None, most: int = 1_000) -> int:
+    """End the requests whose time is over; return how many."""
+    at = timezone.now() if now is None else now
+    rows = Approval.objects.filter(state__in=Approval.LIVE, expires__lte=at).select_related("user")
+    with transaction.atomic():
+        return sum(end(row, State.EXPIRED, "toolhub") for row in rows[:most])
+
+
+def name_for_log(row: Approval) -> str:
+    return f"{row.tool_name} for {row.user.get_username()} ({row.id})"
+
+
+def read_again(ids: Iterable[Any]) -> dict[Any, Approval]:
+    """Return these requests as they are now."""
+    return {row.id: row for row in Approval.objects.filter(pk__in=list(ids))}
