@@ -88,6 +88,7 @@ async def check(
     arguments: dict[str, Any],
     channel: Channel,
     begun: Callable[[UUID], Awaitable[None]] | None,
+    call_id: UUID | None,
     waited: frozenset[UUID],
 ) -> Approved | None:
     """Return the approvals of a valid call, if need be after a wait for them; None for one that need not ask.
@@ -103,7 +104,7 @@ async def check(
         return Approved(subject, tuple(approvals))
     if waited:
         await _refuse_lost(subject)
-    number, ids = await _wait(subject, channel, begun)
+    number, ids = await _wait(subject, channel, begun, call_id)
     return Approved(subject, (), ids, number)
 
 
@@ -197,7 +198,7 @@ async def use(approved: Approved, call_id: UUID) -> None:
 
 
 async def _wait(
-    subject: Subject, channel: Channel, begun: Callable[[UUID], Awaitable[None]] | None
+    subject: Subject, channel: Channel, begun: Callable[[UUID], Awaitable[None]] | None, call_id: UUID | None
 ) -> tuple[UUID | None, frozenset[UUID]]:
     """Log that the call waits, ask, and wait until every question is answered with yes.
 
@@ -207,18 +208,18 @@ async def _wait(
     what = subject.what
     reason = Reason("approval.waiting", {"rules": _rule_names(subject)})
     what.arguments = subject.arguments
-    call_id = await call_log.refuse(what, outcomes.WAITING, f"waits: {_rule_names(subject)}", reason=reason)
+    attempt = await call_log.refuse(what, outcomes.WAITING, f"waits: {_rule_names(subject)}", reason=reason)
     caller = what.caller
-    asked = Asked(caller, call_id, subject.tool.id, subject.tool.name, subject.arguments)
+    asked = Asked(caller, attempt, subject.tool.id, subject.tool.name, subject.arguments)
     try:
         rows = await _in_storage(lambda: requests.make(subject.questions, asked))
     except TooMany:
         await _refuse_too_many(subject)
     number = None
     if begun is not None:
-        number = recorder.new_call_id()
+        number = call_id or recorder.new_call_id()
         await begun(number)
-    waiting = _Wait(subject, channel, rows, call_id)
+    waiting = _Wait(subject, channel, rows, attempt)
     try:
         await waiting.run(None if begun is not None else _patience(caller.transport))
     except asyncio.CancelledError:
