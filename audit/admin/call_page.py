@@ -57,7 +57,7 @@ def _decision(call: Call) -> list[tuple[str, str]]:
         outcomes.UNKNOWN_TOOL: _("Rejected: no tool, prompt or resource has this name."),
         outcomes.LIMITED: _("Rejected: a rate limit was reached."),
         outcomes.INVALID_ARGUMENTS: _("Rejected: the arguments do not match the schema."),
-        outcomes.WAITING: _("Waited for approval. Nothing ran: the call that runs after an approval has its own entry."),
+        outcomes.WAITING: _("Waited for approval. Nothing ran: a call that runs after an approval has its own entry."),
         outcomes.APPROVAL_DENIED: _("Rejected: a person denied the approval."),
         outcomes.APPROVAL_EXPIRED: _("Rejected: nobody approved it in time, or its approval was lost."),
     }  # fmt: skip
