@@ -61,15 +61,17 @@ def read(stored: str, asked_about: Iterable[str] = (), schema: Mapping[str, Any]
     return Arguments(rows, "", hidden, lost)
 
 
-def start_of(stored: str, asked_about: Iterable[str] = ()) -> str:
+def start_of(stored: str) -> str:
     """Return the beginning of the arguments as one line, for a list."""
-    found = read(stored, asked_about)
-    if found.is_lost:
+    if _LOST.match(stored):
         return _("too large to show")
-    text = ", ".join(f"{row.name}: {row.text}" for row in found.rows) or ("" if found.rows else found.text)
-    line = " ".join(text.split())
-    if line in {"{}", ""}:
+    value = _parse(stored)
+    if value == {}:
         return _("no arguments")
+    text = stored
+    if isinstance(value, dict) and "$redacted" not in value:
+        text = ", ".join(f"{show(name)}: {_describe(inner, indent=None)}" for name, inner in value.items())
+    line = " ".join(text.split())
     return line if len(line) <= MAX_START_CHARACTERS else f"{line[: MAX_START_CHARACTERS - 1]}…"
 
 
@@ -94,12 +96,12 @@ def _is_marker(value: Any) -> bool:
     return isinstance(value, dict) and value.keys() == {"$redacted", "length"}
 
 
-def _describe(value: Any) -> str:
+def _describe(value: Any, indent: int | None = 2) -> str:
     if _is_marker(value):
         return _("hidden, %(number)s characters") % {"number": show(str(value["length"])[:20])}
     if isinstance(value, str):
         return show(value) or _("empty text")
     try:
-        return show(json.dumps(value, ensure_ascii=False, indent=2))
+        return show(json.dumps(value, ensure_ascii=False, indent=indent))
     except RecursionError:
         return show(display.unescape(json.dumps(value)))

@@ -24,7 +24,7 @@ from tests.catalog.approval_rows import CALL, RAN, ask, call, make_rule
 
 pytestmark = pytest.mark.django_db(transaction=True)
 VERBS = ("approve", "deny", "withdraw")
-Open = Callable[[User], Client]
+Open = Callable[..., Client]
 
 
 @pytest.fixture(autouse=True)
