@@ -40,6 +40,7 @@ def approve(caller: str, by: str) -> str:
     from tests.polling import wait_until
 
     row = wait_until(lambda: Approval.objects.filter(user__username=caller, state="waiting").first())
+    assert row is not None
     return str(decisions.approve(row.pk, User.objects.get(username=by)).state)
 
 

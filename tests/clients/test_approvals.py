@@ -42,7 +42,7 @@ def person(hub: Hub) -> Person:
 async def connected(hub: Hub, person: Person, revision: str, answer: Answer | None = None) -> AsyncIterator[Client]:
     """The official client; with `answer`, it can show questions."""
 
-    async def show(_context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+    async def show(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
         assert answer is not None
         found = answer(params)
         return await found if asyncio.iscoroutine(found) else found
@@ -68,7 +68,7 @@ async def decide(hub: Hub, person: Person, by: str) -> None:
 async def test_a_client_without_questions_waits_and_gets_its_result(hub: Hub, person: Person, revision: str) -> None:
     said: list[str | None] = []
 
-    async def heard(_progress: float, _total: float | None, message: str | None) -> None:
+    async def heard(progress: float, total: float | None, message: str | None) -> None:
         said.append(message)
 
     async with connected(hub, person, revision) as client:
