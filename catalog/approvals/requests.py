@@ -17,6 +17,7 @@ from django.utils import timezone
 
 from audit.actions import log
 from audit.types import Caller
+from catalog import signals
 from catalog.approvals import bindings, temporary
 from catalog.approvals.bindings import Question
 from catalog.models import Approval, TemporaryApproval
@@ -85,6 +86,7 @@ def make(questions: Sequence[Question], asked: Asked) -> list[Approval]:
             if missing and waiting + len(missing) > MAX_PENDING:
                 raise TooMany
             made = {one.binding: _make(one, asked, now) for one in missing}
+            signals.approvals_requested.send(sender=Approval, approvals=list(made.values()))
     except IntegrityError:  # another database session asked the same at the same time
         return [row for row in find(questions, now) if row is not None]
     return [row or made[one.binding] for one, row in zip(questions, present, strict=True)]
