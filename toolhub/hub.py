@@ -148,6 +148,7 @@ def background_jobs() -> list[Job]:
 
 def _end_expired_approvals() -> None:
     approval_requests.expire()
+    approval_requests.remove_old()
 
 
 def _remove_expired_tasks() -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 from django.utils import timezone
@@ -169,6 +170,18 @@ def expire(now: datetime | None = None, most: int = 1_000) -> int:
     rows = Approval.objects.filter(state__in=Approval.LIVE, expires__lte=at).select_related("user")
     with transaction.atomic():
         return sum(end(row, State.EXPIRED, "toolhub") for row in rows[:most])
+
+
+def remove_old(now: datetime | None = None) -> int:
+    """Delete the requests that are as old as the calls that retention removes; return how many.
+
+    Temporary approvals go with them. Without retention, everything stays.
+    """
+    if not settings.KEEP_CALLS_DAYS:
+        return 0
+    before = (timezone.now() if now is None else now) - timedelta(days=settings.KEEP_CALLS_DAYS)
+    TemporaryApproval.objects.filter(expires__lt=before).delete()
+    return Approval.objects.filter(expires__lt=before).exclude(state__in=Approval.LIVE).delete()[0]
 
 
 def name_for_log(row: Approval) -> str:
