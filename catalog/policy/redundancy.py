@@ -6,8 +6,8 @@
 
 A grant covers another one of the same effect that reaches no other people, no other items, at no other time and in no
 other environment. It has no flag that the other one lacks, and no time windows and conditions, or the same ones. Of two
-equal grants the older one stays. So all that are redundant can be removed together. A grant with an approval rule covers
-none, because its calls ask, and is never redundant, because the rule would go with it.
+equal grants the older one stays. So all that are redundant can be removed together. A grant with an approval rule
+covers none, because its calls ask, and is never redundant, because the rule would go with it.
 
 It holds for the catalogue as it is: someone who leaves the group that covers their own grant would need it.
 """
