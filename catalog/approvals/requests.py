@@ -156,10 +156,11 @@ def is_usable(row: Approval, snapshot: Snapshot, now: datetime) -> bool:
 
 def end(row: Approval, state: str, actor: str) -> bool:
     """End a request that waits or was not used; return whether it was still so."""
-    changed = Approval.objects.filter(pk=row.pk, state__in=Approval.LIVE).update(state=state)
-    if changed:
-        verb = {State.EXPIRED: "expired", State.WITHDRAWN: "withdrawn"}.get(State(state), "voided")
-        log.record(verb, KIND, name_for_log(row), {"state": str(row.state)}, {"state": str(state)}, actor=actor)
+    with transaction.atomic():
+        changed = Approval.objects.filter(pk=row.pk, state__in=Approval.LIVE).update(state=state)
+        if changed:
+            verb = {State.EXPIRED: "expired", State.WITHDRAWN: "withdrawn"}.get(State(state), "voided")
+            log.record(verb, KIND, name_for_log(row), {"state": str(row.state)}, {"state": str(state)}, actor=actor)
     row.state = state
     return bool(changed)
 

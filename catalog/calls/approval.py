@@ -31,7 +31,7 @@ from catalog import threads
 from catalog.approvals import bindings, decisions, requests, temporary
 from catalog.approvals.bindings import Question
 from catalog.approvals.requests import Asked, TooMany
-from catalog.calls import call_log
+from catalog.calls import call_log, tasks
 from catalog.calls.prepared_tools import PreparedTool
 from catalog.errors import CallNotLogged, ClientLacks, ClientRefused, NeedsInput, NotApproved
 from catalog.functions.channel import Channel
@@ -44,6 +44,7 @@ from catalog.policy.rules import Requester
 from catalog.schemas import patterns, validator
 from catalog.secrets import resolve
 from toolhub import contact, deadline
+from toolhub.parts import parts
 
 log = logging.getLogger(__name__)
 WAIT_SECONDS: Final = 50.0
@@ -253,6 +254,14 @@ def _withdraw(rows: Sequence[Approval], username: str) -> None:
         requests.end(row, State.WITHDRAWN, username)
 
 
+class Waits:
+    """The waits of this process: they end when it stops."""
+
+    def __init__(self) -> None:
+        self.are_over = False
+        """Whether calls no longer wait: each ends as one whose patience is over, and its request stays."""
+
+
 class _Wait:
     """One call that waits for the answers to its questions."""
 
@@ -271,7 +280,7 @@ class _Wait:
                 await self._look_again()
                 if all(row.state == State.APPROVED for row in self._rows):
                     return
-                if until is not None and loop.time() >= until:
+                if parts.get(Waits).are_over or (until is not None and loop.time() >= until):
                     raise self._not_yet()
                 if loop.time() >= next_progress:
                     step, next_progress = step + 1, loop.time() + PROGRESS_SECONDS
@@ -367,7 +376,7 @@ class _Wait:
             for question, row in zip(self._subject.questions, self._rows, strict=True)
             if row.state == State.WAITING
         ]
-        return f"Waiting for approval by {_people(waiting)}"
+        return f"{tasks.WAITING_MESSAGE} by {_people(waiting)}"
 
     def _not_yet(self) -> NotApproved:
         pairs = list(zip(self._subject.questions, self._rows, strict=True))
