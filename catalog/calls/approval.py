@@ -28,7 +28,7 @@ from audit import outcomes, recorder
 from audit.recorder import Intent
 from audit.types import Reason
 from catalog import threads
-from catalog.approvals import bindings, decisions, requests, temporary
+from catalog.approvals import bindings, decisions, known_values, requests, temporary
 from catalog.approvals.bindings import Question
 from catalog.approvals.requests import Asked, TooMany
 from catalog.calls import call_log, tasks
@@ -69,6 +69,8 @@ class Subject:
     arguments: str
     """Redacted, for the log and for approvers."""
     values: Mapping[str, Any]
+    first_times: Mapping[int, Any]
+    """Rules that ask the first time with a value, by id, with the value of this call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +120,15 @@ async def _find_subject(
 
     Raises CallNotLogged when the secrets that an approval is bound to cannot be read.
     """
-    asks = await _find_asks(what, catalogue, prepared, tool, arguments)
+    credential = what.caller.credential
+    complete = prepared.complete(arguments)
+    first_times = asking.find_first_times(catalogue, tool, complete)
+    known: frozenset[int] = frozenset()
+    if first_times:
+        known = await _in_storage(lambda: known_values.find(credential.user_id, tool.id, first_times))
+    asks = await _find_asks(what, catalogue, tool, arguments, complete, known)
     if not asks:
         return None
-    credential = what.caller.credential
     names = tuple(resolve.sent_by(prepared.tool))
     now = time.time()
 
@@ -134,21 +141,29 @@ async def _find_subject(
         ]
 
     contexts = await _in_storage(read)
+    rules = {rule.id for ask in asks for rule in ask.rules}
+    asked_first = {rule: value for rule, value in first_times.items() if rule in rules}
     questions = tuple(
         Question(ask, context, bindings.bind(context, credential.user_id, credential.id, ask, arguments))
         for ask, context in zip(asks, contexts, strict=True)
     )
-    return Subject(what, prepared.tool, catalogue, questions, prepared.rejected_arguments_text(arguments), arguments)
+    return Subject(
+        what, prepared.tool, catalogue, questions, prepared.rejected_arguments_text(arguments), arguments, asked_first
+    )
 
 
 async def _find_asks(
-    what: Intent, catalogue: Snapshot, prepared: PreparedTool, tool: ToolDefinition, arguments: dict[str, Any]
+    what: Intent,
+    catalogue: Snapshot,
+    tool: ToolDefinition,
+    arguments: dict[str, Any],
+    complete: dict[str, Any],
+    known: frozenset[int],
 ) -> tuple[Ask, ...]:
     """Return the questions of a call; large arguments are looked at off the event loop. In doubt, all of them."""
     credential = what.caller.credential
     requester = Requester(credential.user_id, credential.toolset_ids)
     now = time.time()
-    complete = prepared.complete(arguments)
 
     def find(seconds: float) -> tuple[Ask, ...]:
         began = time.thread_time()
@@ -159,7 +174,7 @@ async def _find_asks(
 
         with patterns.regex_budget(seconds):
             return asking.find_asks(
-                catalogue, requester, tool, now, settings.ENVIRONMENT, arguments, complete, check_time
+                catalogue, requester, tool, now, settings.ENVIRONMENT, arguments, complete, check_time, known
             )
 
     if size_of(arguments, validator.MAX_INLINE_BYTES) <= validator.MAX_INLINE_BYTES:
@@ -199,7 +214,13 @@ async def _look(subject: Subject) -> list[Approval | TemporaryApproval] | None:
 async def use(approved: Approved, call_id: UUID) -> None:
     """Use the approvals for one run, and name them in its log entry. Raises NotApproved when one was lost."""
     subject, approvals = approved.subject, approved.approvals
-    if not await _in_storage(lambda: requests.use(approvals, call_id, snapshot.current())):
+    user_id = subject.what.caller.user_id
+
+    def remember() -> None:
+        if subject.first_times:
+            known_values.remember(user_id, subject.tool.id, subject.first_times)
+
+    if not await _in_storage(lambda: requests.use(approvals, call_id, snapshot.current(), remember)):
         await _refuse_lost(subject)
     names = ", ".join(dict.fromkeys(_name_approver(row) for row in approvals))
     what = subject.what

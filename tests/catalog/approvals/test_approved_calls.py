@@ -9,6 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from audit import outcomes
@@ -16,7 +17,7 @@ from audit.models import Action
 from catalog.approvals import inbox, requests
 from catalog.calls import approval, tasks
 from catalog.errors import CLIENT_GONE, InvalidArguments, LimitReached, NeedsInput, NotApproved, UnknownTool
-from catalog.models import Approval, ApprovalRule, Task, Tool
+from catalog.models import Approval, ApprovalRule, KnownValue, Task, Tool
 from tests import factories
 from tests.catalog import tools
 from tests.catalog.approvals.waiting import (
@@ -193,6 +194,32 @@ async def test_every_rule_that_applies_asks_its_own_people(alice: Any, bob: Any,
     await attempt(alice)
     assert tools.RAN == [NAME]
     assert (await logged_calls())[-1].rule.endswith("approved by bob, charlie")
+
+
+async def test_a_rule_for_the_first_time_asks_once_for_each_person_and_value(
+    alice: Any, bob: Any, charlie: Any, approvers: Any
+) -> None:
+    await set_up(alice, approvers, first_time="/region")
+    await run_in_database(lambda: factories.grant(charlie, Tool.objects.get(name=NAME)))
+    await ask(alice)
+    await ask(alice, {"region": "emea", "amount": 8})
+    row = await Approval.objects.order_by("created").afirst()
+    await approve(bob, row)
+    await ask(alice, {"region": "emea", "amount": 8})
+    await attempt(alice)
+    await attempt(alice, {"region": "emea", "amount": 9})
+    await ask(alice, {"region": "apac", "amount": 9})
+    await ask(charlie)
+    assert tools.RAN == [NAME, NAME]
+    await run_in_database(KnownValue.objects.update, digest="0" * 64)
+    await ask(alice, {"region": "emea", "amount": 10})
+
+
+@pytest.mark.parametrize("path", ["region", "/nothing", "/sender/*", "/" + "x/" * 9])
+async def test_a_rule_for_the_first_time_names_one_argument_of_the_tool(alice: Any, approvers: Any, path: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        await set_up(alice, approvers, first_time=path)
+    assert list(refused.value.message_dict) == ["first_time"]
 
 
 async def test_one_person_has_at_most_twenty_requests_that_wait(alice: Any, approvers: Any) -> None:
