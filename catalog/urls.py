@@ -14,6 +14,7 @@ urlpatterns = [
     path("requests/<int:pk>/withdraw/", access_requests.withdraw, name="request-withdraw"),
     path("approvals/", approvals.listing, name="approvals"),
     path("approvals/count/", approvals.count, name="approvals-count"),
+    path("approvals/temporary/<int:pk>/revoke/", approvals.revoke, name="temporary-revoke"),
     path("approvals/<uuid:pk>/", approvals.detail, name="approval"),
     path("approvals/<uuid:pk>/approve/", approvals.approve, name="approval-approve"),
     path("approvals/<uuid:pk>/deny/", approvals.deny, name="approval-deny"),

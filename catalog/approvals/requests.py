@@ -6,20 +6,23 @@ Every change is one conditional UPDATE or a locked row, so that of two processes
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from audit.actions import log
 from audit.types import Caller
-from catalog.approvals import bindings
-from catalog.models import Approval
-from catalog.policy.asking import APPROVERS, Ask
+from catalog import signals
+from catalog.approvals import bindings, temporary
+from catalog.approvals.bindings import Question
+from catalog.models import Approval, TemporaryApproval
+from catalog.policy.asking import APPROVERS
 from catalog.policy.definitions import Snapshot
 
 KIND: Final = "approval"
@@ -32,15 +35,6 @@ State = Approval.State
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """One question about one call, and what its answer is bound to."""
-
-    ask: Ask
-    context: str
-    binding: str
-
-
-@dataclass(frozen=True, slots=True)
 class Asked:
     """What a new request says of its call."""
 
@@ -50,6 +44,8 @@ class Asked:
     tool_name: str
     arguments: str
     """Redacted, for approvers."""
+    values: Mapping[str, Any]
+    """The arguments themselves, which are compared and not stored."""
 
 
 class TooMany(Exception):
@@ -91,6 +87,7 @@ def make(questions: Sequence[Question], asked: Asked) -> list[Approval]:
             if missing and waiting + len(missing) > MAX_PENDING:
                 raise TooMany
             made = {one.binding: _make(one, asked, now) for one in missing}
+            signals.approvals_requested.send(sender=Approval, approvals=list(made.values()))
     except IntegrityError:  # another database session asked the same at the same time
         return [row for row in find(questions, now) if row is not None]
     return [row or made[one.binding] for one, row in zip(questions, present, strict=True)]
@@ -117,6 +114,7 @@ def _make(question: Question, asked: Asked, now: datetime) -> Approval:
         group_id=ask.group_id if ask.asks == APPROVERS else None,
         four_eyes=ask.four_eyes,
         arguments=asked.arguments,
+        argument_digests=bindings.digest_arguments(question.context, asked.values),
         binding=question.binding,
         context=question.context,
         created=now,
@@ -127,11 +125,25 @@ def _make(question: Question, asked: Asked, now: datetime) -> Approval:
     return made
 
 
-def use(approvals: Iterable[Approval], call_id: uuid.UUID, snapshot: Snapshot) -> bool:
-    """Use all these approvals for one call; return False, and change nothing, unless each can still be used."""
+def use(
+    approvals: Iterable[Approval | TemporaryApproval],
+    call_id: uuid.UUID,
+    snapshot: Snapshot,
+    remember: Callable[[], None] = lambda: None,
+) -> bool:
+    """Use all these approvals for one call; return False, and change nothing, unless each can still be used.
+
+    `remember` runs in the transaction of the use.
+    """
     now = timezone.now()
     with transaction.atomic():
-        for known in sorted(approvals, key=lambda row: row.id):
+        for known in sorted(approvals, key=lambda row: str(row.pk)):
+            if isinstance(known, TemporaryApproval):
+                again = TemporaryApproval.objects.filter(pk=known.pk).first()
+                if again is None or not temporary.is_in_force(again, snapshot, now):
+                    transaction.set_rollback(True)
+                    return False
+                continue
             row = Approval.objects.select_for_update(of=("self",)).filter(pk=known.pk).first()
             if row is None or not is_usable(row, snapshot, now):
                 transaction.set_rollback(True)
@@ -140,6 +152,7 @@ def use(approvals: Iterable[Approval], call_id: uuid.UUID, snapshot: Snapshot) -
             row.seal = bindings.seal(row)
             row.save(update_fields=["state", "used_by", "seal"])
             log.record("used", KIND, name_for_log(row), None, {"call": str(call_id)}, actor=row.user.get_username())
+        remember()
     return True
 
 
@@ -147,18 +160,16 @@ def is_usable(row: Approval, snapshot: Snapshot, now: datetime) -> bool:
     """Return whether this is an approval in force, by somebody who may still give it."""
     if row.state != State.APPROVED or now >= row.expires or not bindings.is_sealed(row):
         return False
-    decider = snapshot.members.get(row.decided_by_id or 0)
-    if decider is None or not decider.is_active:
-        return False
-    return row.asks != APPROVERS or (row.group_id is not None and row.group_id in decider.group_ids)
+    return temporary.may_approve(snapshot, row.decided_by_id, row.asks, row.group_id)
 
 
 def end(row: Approval, state: str, actor: str) -> bool:
     """End a request that waits or was not used; return whether it was still so."""
-    changed = Approval.objects.filter(pk=row.pk, state__in=Approval.LIVE).update(state=state)
-    if changed:
-        verb = {State.EXPIRED: "expired", State.WITHDRAWN: "withdrawn"}.get(State(state), "voided")
-        log.record(verb, KIND, name_for_log(row), {"state": str(row.state)}, {"state": str(state)}, actor=actor)
+    with transaction.atomic():
+        changed = Approval.objects.filter(pk=row.pk, state__in=Approval.LIVE).update(state=state)
+        if changed:
+            verb = {State.EXPIRED: "expired", State.WITHDRAWN: "withdrawn"}.get(State(state), "voided")
+            log.record(verb, KIND, name_for_log(row), {"state": str(row.state)}, {"state": str(state)}, actor=actor)
     row.state = state
     return bool(changed)
 
@@ -169,6 +180,18 @@ def expire(now: datetime | None = None, most: int = 1_000) -> int:
     rows = Approval.objects.filter(state__in=Approval.LIVE, expires__lte=at).select_related("user")
     with transaction.atomic():
         return sum(end(row, State.EXPIRED, "toolhub") for row in rows[:most])
+
+
+def remove_old(now: datetime | None = None) -> int:
+    """Delete the requests that are as old as the calls that retention removes; return how many.
+
+    Temporary approvals go with them. Without retention, everything stays.
+    """
+    if not settings.KEEP_CALLS_DAYS:
+        return 0
+    before = (timezone.now() if now is None else now) - timedelta(days=settings.KEEP_CALLS_DAYS)
+    TemporaryApproval.objects.filter(expires__lt=before).delete()
+    return Approval.objects.filter(expires__lt=before).exclude(state__in=Approval.LIVE).delete()[0]
 
 
 def name_for_log(row: Approval) -> str:

@@ -28,14 +28,15 @@ from audit import outcomes, recorder
 from audit.recorder import Intent
 from audit.types import Reason
 from catalog import threads
-from catalog.approvals import bindings, decisions, requests
-from catalog.approvals.requests import Asked, Question, TooMany
-from catalog.calls import call_log
+from catalog.approvals import bindings, decisions, known_values, requests, temporary
+from catalog.approvals.bindings import Question
+from catalog.approvals.requests import Asked, TooMany
+from catalog.calls import call_log, tasks
 from catalog.calls.prepared_tools import PreparedTool
 from catalog.errors import CallNotLogged, ClientLacks, ClientRefused, NeedsInput, NotApproved
 from catalog.functions.channel import Channel
 from catalog.functions.results import size_of
-from catalog.models import Approval
+from catalog.models import Approval, TemporaryApproval
 from catalog.policy import asking, snapshot
 from catalog.policy.asking import PERSON, Ask
 from catalog.policy.definitions import Snapshot, ToolDefinition
@@ -43,6 +44,7 @@ from catalog.policy.rules import Requester
 from catalog.schemas import patterns, validator
 from catalog.secrets import resolve
 from toolhub import contact, deadline
+from toolhub.parts import parts
 
 log = logging.getLogger(__name__)
 WAIT_SECONDS: Final = 50.0
@@ -66,6 +68,9 @@ class Subject:
     questions: tuple[Question, ...]
     arguments: str
     """Redacted, for the log and for approvers."""
+    values: Mapping[str, Any]
+    first_times: Mapping[int, Any]
+    """Rules that ask the first time with a value, by id, with the value of this call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +78,7 @@ class Approved:
     """A call whose questions all have an approval."""
 
     subject: Subject
-    approvals: tuple[Approval, ...]
+    approvals: tuple[Approval | TemporaryApproval, ...]
     waited: frozenset[UUID] = frozenset()
     """The requests that it has waited for. Then it is decided again from the beginning."""
     call_id: UUID | None = None
@@ -115,10 +120,15 @@ async def _find_subject(
 
     Raises CallNotLogged when the secrets that an approval is bound to cannot be read.
     """
-    asks = await _find_asks(what, catalogue, prepared, tool, arguments)
+    credential = what.caller.credential
+    complete = prepared.complete(arguments)
+    first_times = asking.find_first_times(catalogue, tool, complete)
+    known: frozenset[int] = frozenset()
+    if first_times:
+        known = await _in_storage(lambda: known_values.find(credential.user_id, tool.id, first_times))
+    asks = await _find_asks(what, catalogue, tool, arguments, complete, known)
     if not asks:
         return None
-    credential = what.caller.credential
     names = tuple(resolve.sent_by(prepared.tool))
     now = time.time()
 
@@ -131,21 +141,29 @@ async def _find_subject(
         ]
 
     contexts = await _in_storage(read)
+    rules = {rule.id for ask in asks for rule in ask.rules}
+    asked_first = {rule: value for rule, value in first_times.items() if rule in rules}
     questions = tuple(
         Question(ask, context, bindings.bind(context, credential.user_id, credential.id, ask, arguments))
         for ask, context in zip(asks, contexts, strict=True)
     )
-    return Subject(what, prepared.tool, catalogue, questions, prepared.rejected_arguments_text(arguments))
+    return Subject(
+        what, prepared.tool, catalogue, questions, prepared.rejected_arguments_text(arguments), arguments, asked_first
+    )
 
 
 async def _find_asks(
-    what: Intent, catalogue: Snapshot, prepared: PreparedTool, tool: ToolDefinition, arguments: dict[str, Any]
+    what: Intent,
+    catalogue: Snapshot,
+    tool: ToolDefinition,
+    arguments: dict[str, Any],
+    complete: dict[str, Any],
+    known: frozenset[int],
 ) -> tuple[Ask, ...]:
     """Return the questions of a call; large arguments are looked at off the event loop. In doubt, all of them."""
     credential = what.caller.credential
     requester = Requester(credential.user_id, credential.toolset_ids)
     now = time.time()
-    complete = prepared.complete(arguments)
 
     def find(seconds: float) -> tuple[Ask, ...]:
         began = time.thread_time()
@@ -156,7 +174,7 @@ async def _find_asks(
 
         with patterns.regex_budget(seconds):
             return asking.find_asks(
-                catalogue, requester, tool, now, settings.ENVIRONMENT, arguments, complete, check_time
+                catalogue, requester, tool, now, settings.ENVIRONMENT, arguments, complete, check_time, known
             )
 
     if size_of(arguments, validator.MAX_INLINE_BYTES) <= validator.MAX_INLINE_BYTES:
@@ -170,29 +188,45 @@ async def _find_asks(
         return tuple(asking.all_asks(catalogue, requester, tool, now, settings.ENVIRONMENT))
 
 
-async def _look(subject: Subject) -> list[Approval] | None:
+async def _look(subject: Subject) -> list[Approval | TemporaryApproval] | None:
     """Return the approvals of a call when each of its questions has one; None while one has not.
 
     Raises NotApproved for a call that was denied a short while ago.
     """
-    rows = await _in_storage(lambda: requests.find(subject.questions, timezone.now()))
+
+    def read() -> list[Approval | TemporaryApproval | None]:
+        now = timezone.now()
+        found: list[Approval | TemporaryApproval | None] = []
+        for question, row in zip(subject.questions, requests.find(subject.questions, now), strict=True):
+            if row is not None and (row.state == State.DENIED or requests.is_usable(row, subject.catalogue, now)):
+                found.append(row)
+            else:
+                found.append(temporary.find(question, subject.what.caller, subject.tool.id, subject.values, now))
+        return found
+
+    rows = await _in_storage(read)
     for row in rows:
-        if row is not None and row.state == State.DENIED:
+        if isinstance(row, Approval) and row.state == State.DENIED:
             await _refuse_denied(subject, row)
-    found = [row for row in rows if row is not None and _is_usable(row, subject)]
-    return found if len(found) == len(rows) else None
+    return None if None in rows else rows
 
 
 async def use(approved: Approved, call_id: UUID) -> None:
     """Use the approvals for one run, and name them in its log entry. Raises NotApproved when one was lost."""
     subject, approvals = approved.subject, approved.approvals
-    if not await _in_storage(lambda: requests.use(approvals, call_id, snapshot.current())):
+    user_id = subject.what.caller.user_id
+
+    def remember() -> None:
+        if subject.first_times:
+            known_values.remember(user_id, subject.tool.id, subject.first_times)
+
+    if not await _in_storage(lambda: requests.use(approvals, call_id, snapshot.current(), remember)):
         await _refuse_lost(subject)
-    names = ", ".join(dict.fromkeys(row.decided_by_name for row in approvals))
+    names = ", ".join(dict.fromkeys(_name_approver(row) for row in approvals))
     what = subject.what
     given = Reason.read(what.rule_reason)
     if given is not None:
-        more = {"approved_by": names, "approvals": [str(row.id) for row in approvals]}
+        more = {"approved_by": names, "approvals": [_name_approval(row) for row in approvals]}
         what.rule_reason = Reason(given.code, {**given.params, **more}).text
     what.rule = f"{what.rule}, approved by {names}"
 
@@ -210,7 +244,7 @@ async def _wait(
     what.arguments = subject.arguments
     attempt = await call_log.refuse(what, outcomes.WAITING, f"waits: {_rule_names(subject)}", reason=reason)
     caller = what.caller
-    asked = Asked(caller, attempt, subject.tool.id, subject.tool.name, subject.arguments)
+    asked = Asked(caller, attempt, subject.tool.id, subject.tool.name, subject.arguments, subject.values)
     try:
         rows = await _in_storage(lambda: requests.make(subject.questions, asked))
     except TooMany:
@@ -241,6 +275,14 @@ def _withdraw(rows: Sequence[Approval], username: str) -> None:
         requests.end(row, State.WITHDRAWN, username)
 
 
+class Waits:
+    """The waits of this process: they end when it stops."""
+
+    def __init__(self) -> None:
+        self.are_over = False
+        """Whether calls no longer wait: each ends as one whose patience is over, and its request stays."""
+
+
 class _Wait:
     """One call that waits for the answers to its questions."""
 
@@ -259,7 +301,7 @@ class _Wait:
                 await self._look_again()
                 if all(row.state == State.APPROVED for row in self._rows):
                     return
-                if until is not None and loop.time() >= until:
+                if parts.get(Waits).are_over or (until is not None and loop.time() >= until):
                     raise self._not_yet()
                 if loop.time() >= next_progress:
                     step, next_progress = step + 1, loop.time() + PROGRESS_SECONDS
@@ -355,7 +397,7 @@ class _Wait:
             for question, row in zip(self._subject.questions, self._rows, strict=True)
             if row.state == State.WAITING
         ]
-        return f"Waiting for approval by {_people(waiting)}"
+        return f"{tasks.WAITING_MESSAGE} by {_people(waiting)}"
 
     def _not_yet(self) -> NotApproved:
         pairs = list(zip(self._subject.questions, self._rows, strict=True))
@@ -444,8 +486,12 @@ def _decide_in_client(row: Approval, *, approved: bool) -> None:
         return  # decided in the browser meanwhile, void or over: the next look tells
 
 
-def _is_usable(row: Approval, subject: Subject) -> bool:
-    return requests.is_usable(row, subject.catalogue, timezone.now())
+def _name_approver(row: Approval | TemporaryApproval) -> str:
+    return str(row.given_by.get_username()) if isinstance(row, TemporaryApproval) else row.decided_by_name
+
+
+def _name_approval(row: Approval | TemporaryApproval) -> str:
+    return f"temporary {row.pk}" if isinstance(row, TemporaryApproval) else str(row.pk)
 
 
 def _rule_names(subject: Subject) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import cast
+from typing import Any, cast
 from uuid import UUID
 
 from django import forms
@@ -21,16 +21,16 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from audit import local_time, outcomes
 from audit.models import Call
-from catalog.approvals import decisions, inbox
+from catalog.approvals import decisions, inbox, temporary
 from catalog.approvals.decisions import Refused
 from catalog.conditions import words
-from catalog.models import Approval
+from catalog.models import Approval, TemporaryApproval
 from catalog.models.approvals import MAX_REASON_CHARACTERS
 from catalog.policy import snapshot
 from catalog.policy.asking import APPROVERS, PERSON
@@ -64,6 +64,40 @@ class ReasonForm(forms.Form):
         widget=forms.Textarea(attrs={"rows": 3, "data-key": "d", "aria-keyshortcuts": "d"}),
         help_text=gettext_lazy("The model reads it. Say what to do instead."),
     )
+
+
+class PeriodForm(forms.Form):
+    """How long calls like the approved one need no approval, and which of their arguments must be the same."""
+
+    minutes = forms.TypedChoiceField(label=gettext_lazy("Calls like this one"), coerce=int, required=False, initial=0)
+    same = forms.MultipleChoiceField(
+        label=gettext_lazy("With the same value of"), required=False, widget=forms.CheckboxSelectMultiple
+    )
+
+    def __init__(self, row: Approval, data: Any = None) -> None:
+        super().__init__(data)
+        names = list(row.argument_digests)
+        self.fields["minutes"].choices = [(0, _("ask again"))] + [  # type: ignore[attr-defined]
+            (number, ngettext("run for %(number)d minute", "run for %(number)d minutes", number) % {"number": number})
+            for number in temporary.PERIODS
+        ]
+        self.fields["same"].choices = [(name, show(name)) for name in names]  # type: ignore[attr-defined]
+        self.fields["same"].initial = names
+
+
+@dataclass(frozen=True, slots=True)
+class Temporary:
+    """A temporary approval, as the list shows it."""
+
+    row: TemporaryApproval
+    tool: str
+    user: str
+    giver: str
+    credential: str
+    start: str
+    """The beginning of the arguments that must be the same."""
+    free: str
+    """The names of those that may have any value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +161,7 @@ def listing(request: HttpRequest) -> HttpResponse:
         "waiting": rows(page),
         "own": rows(inbox.own_open(user)[:ROWS_PER_PAGE]),
         "recent": rows(inbox.list_recent(user)),
+        "temporary": [_present_temporary(one) for one in temporary.list_for(user)[:ROWS_PER_PAGE]],
     }
     return render(request, "catalog/approvals.html", context)
 
@@ -153,8 +188,17 @@ def detail(request: HttpRequest, pk: UUID) -> HttpResponse:
 @never_cache
 @require_POST
 def approve(request: HttpRequest, pk: UUID) -> HttpResponse:
-    user = cast(User, request.user)
-    return _decide(request, pk, lambda: decisions.approve(pk, user), _("You approved this call. It can run once."))
+    user, row = cast(User, request.user), _require_seen(request, pk)
+    form = PeriodForm(row, request.POST)
+    if not form.is_valid():
+        return _show(request, row, ReasonForm(), form)
+    minutes, same = form.cleaned_data["minutes"] or 0, form.cleaned_data["same"]
+    done = _("You approved this call. It can run once.")
+    if minutes:
+        many = "You approved this call, and calls like it for %(number)d minutes."
+        done = ngettext("You approved this call, and calls like it for %(number)d minute.", many, minutes)
+        done %= {"number": minutes}
+    return _decide(request, pk, lambda: decisions.approve(pk, user, minutes=minutes, same=same), done)
 
 
 @login_required
@@ -176,6 +220,29 @@ def withdraw(request: HttpRequest, pk: UUID) -> HttpResponse:
     user = cast(User, request.user)
     done = _("You withdrew this request. The call does not run.")
     return _decide(request, pk, lambda: decisions.withdraw(pk, user), done)
+
+
+@login_required
+@never_cache
+@require_POST
+def revoke(request: HttpRequest, pk: int) -> HttpResponse:
+    """Revoke a temporary approval."""
+    if not temporary.revoke(pk, cast(User, request.user)):
+        raise Http404
+    messages.success(request, _("You revoked this temporary approval. Calls like it ask again."))
+    return redirect("catalog:approvals")
+
+
+def _present_temporary(row: TemporaryApproval) -> Temporary:
+    return Temporary(
+        row,
+        show(row.tool.name),
+        show(row.user.get_username()),
+        show(row.given_by.get_username()),
+        show(row.credential_name),
+        approval_arguments.start_of(row.arguments),
+        ", ".join(show(name) for name in row.free_arguments),
+    )
 
 
 def _require_seen(request: HttpRequest, pk: UUID) -> Approval:
@@ -222,7 +289,7 @@ def _describe_refusal(code: str, row: Approval) -> str:
     ) % {"name": name}
 
 
-def _show(request: HttpRequest, row: Approval, form: ReasonForm) -> HttpResponse:
+def _show(request: HttpRequest, row: Approval, form: ReasonForm, period: PeriodForm | None = None) -> HttpResponse:
     """Show one request, with the forms that this user may send."""
     user = cast(User, request.user)
     groups = frozenset(user.groups.values_list("pk", flat=True))
@@ -256,6 +323,7 @@ def _show(request: HttpRequest, row: Approval, form: ReasonForm) -> HttpResponse
         ],
         "asks_person": row.asks == PERSON,
         "form": form,
+        "period": period or PeriodForm(row),
         "can_decide": waits and decisions.may_decide(row, user),
         "is_own_call": waits and row.asks == APPROVERS and row.four_eyes and one.is_own and row.group_id in groups,
         "can_withdraw": one.is_open and one.is_own,
