@@ -61,11 +61,6 @@ class Ask:
     def rule(self) -> Rule:
         return self.rules[0].rule
 
-    @cached_property
-    def terms(self) -> list[Any]:
-        """Return the terms of all its rules as JSON: another list when any of them changes."""
-        return [[rule.id, rule.asks, rule.group_id, rule.four_eyes, rule.accepts_client] for rule in self.rules]
-
 
 def find_asks(
     snapshot: Snapshot,

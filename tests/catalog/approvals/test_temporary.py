@@ -111,7 +111,9 @@ async def test_it_ends_when_the_tool_or_the_grant_changes(alice: Any, bob: Any, 
     await give(alice, bob, approvers)
     await change(Tool.objects.filter(name=NAME).update, description="Write another ticket.")
     await ask(alice, ALIKE)
-    await change(Tool.objects.filter(name=NAME).update, description="Write a ticket; return the arguments as they came.")
+    await change(
+        Tool.objects.filter(name=NAME).update, description="Write a ticket; return the arguments as they came."
+    )
     await change(Grant.objects.filter(user=alice).update, ends=timezone.now() + timedelta(days=1))
     await ask(alice, {"region": "emea", "amount": 9})
 
