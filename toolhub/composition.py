@@ -17,6 +17,7 @@ from catalog.admin import inlines
 from catalog.calls import history, origins
 from catalog.errors import Cancellation
 from catalog.models import PersonalSecret
+from catalog.models.approval_rules import approves_more, find_approving_groups
 from catalog.models.value_lists import find_groups_with_values, has_more_values
 from catalog.policy import grant_targets, messages, snapshot, visibility
 from toolhub import case_records
@@ -90,6 +91,8 @@ def connect() -> None:
             has_personal_secrets=_has_personal_secrets,
             reaches_more=_reaches_more,
             groups_with_access=_find_groups_with_access,
+            approves_more=approves_more,
+            approving_groups=find_approving_groups,
             managed_memberships=identity_groups.find_managed,
             toolsets_for=_toolsets_for,
             has_connected_app=_has_connected_app,

@@ -10,6 +10,7 @@ from django.contrib.sessions.backends.db import SessionStore
 
 from audit import maintenance, recorder
 from catalog.approvals import requests as approval_requests
+from catalog.approvals import webhook
 from catalog.calls import stored_results, tasks
 from catalog.openapi import document_import
 from catalog.runners.sql_query.readers import SqliteReaders
@@ -132,6 +133,7 @@ def background_jobs() -> list[Job]:
     return [
         *maintenance.jobs(),
         *schedule.jobs(),
+        Job(webhook.JOB_NAME, webhook.JOB_SECONDS, webhook.Announcer().run),
         Job("End expired approvals", APPROVALS_INTERVAL_SECONDS, _end_expired_approvals),
         Job("Remove expired tasks", CLEANUP_INTERVAL_SECONDS, _remove_expired_tasks),
         Job("Remove expired results", CLEANUP_INTERVAL_SECONDS, _clean_up_results),
@@ -146,6 +148,7 @@ def background_jobs() -> list[Job]:
 
 def _end_expired_approvals() -> None:
     approval_requests.expire()
+    approval_requests.remove_old()
 
 
 def _remove_expired_tasks() -> None:

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from audit.actions import log
 from audit.types import Caller
+from catalog import signals
 from catalog.approvals import activity, bindings, temporary
 from catalog.approvals.bindings import Question
 from catalog.functions.sanitise import sanitise_line
@@ -90,6 +92,7 @@ def make(questions: Sequence[Question], asked: Asked) -> list[Approval]:
             if missing and waiting + len(missing) > MAX_PENDING:
                 raise TooMany
             made = {one.binding: _make(one, asked, now) for one in missing}
+            signals.approvals_requested.send(sender=Approval, approvals=list(made.values()))
     except IntegrityError:  # another database session asked the same at the same time
         return [row for row in find(questions, now) if row is not None]
     return [row or made[one.binding] for one, row in zip(questions, present, strict=True)]
@@ -183,6 +186,18 @@ def expire(now: datetime | None = None, most: int = 1_000) -> int:
     rows = Approval.objects.filter(state__in=Approval.LIVE, expires__lte=at).select_related("user")
     with transaction.atomic():
         return sum(end(row, State.EXPIRED, "toolhub") for row in rows[:most])
+
+
+def remove_old(now: datetime | None = None) -> int:
+    """Delete the requests that are as old as the calls that retention removes; return how many.
+
+    Temporary approvals go with them. Without retention, everything stays.
+    """
+    if not settings.KEEP_CALLS_DAYS:
+        return 0
+    before = (timezone.now() if now is None else now) - timedelta(days=settings.KEEP_CALLS_DAYS)
+    TemporaryApproval.objects.filter(expires__lt=before).delete()
+    return Approval.objects.filter(expires__lt=before).exclude(state__in=Approval.LIVE).delete()[0]
 
 
 def name_for_log(row: Approval) -> str:

@@ -166,3 +166,15 @@ class ApprovalRule(models.Model):
         check_unlike(self, self.name)
         check.approval_rule(self)
         grant_conditions.check_approval_rule(self)
+
+
+def find_approving_groups(group_ids: frozenset[int]) -> frozenset[int]:
+    """Return those of the groups whose members approve calls, by rules that are switched off too."""
+    rules = ApprovalRule.objects.filter(group__in=group_ids).order_by().values_list("group", flat=True)
+    return frozenset(key for key in rules if key is not None)
+
+
+def approves_more(user_id: int, other_id: int) -> bool:
+    """Return whether the first user is a member of a group that approves calls, and the second is not."""
+    rules = ApprovalRule.objects.filter(group__user=user_id).exclude(group__user=other_id)
+    return bool(rules.exists())

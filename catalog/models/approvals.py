@@ -95,6 +95,8 @@ class Approval(models.Model):
     decided_at = models.DateTimeField(_("decided at"), null=True, blank=True)
     by_client = models.BooleanField(_("answered by the client"), default=False)
     reason = models.CharField(_("reason"), max_length=MAX_REASON_CHARACTERS, blank=True)
+    announced = models.DateTimeField(_("announced"), null=True, blank=True, editable=False)
+    """When the webhook was called; None: not yet."""
     seal = models.CharField(_("seal"), max_length=64, blank=True, editable=False)
     """Keyed digest of the decision: an approval that was written into the table by hand is not believed."""
 

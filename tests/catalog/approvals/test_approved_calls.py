@@ -146,6 +146,21 @@ async def test_an_approval_is_over_with_its_time_and_the_call_asks_anew(alice: A
     assert last is not None and (last.verb, last.actor) == ("expired", "toolhub")
 
 
+async def test_requests_go_with_the_calls_that_retention_removes(
+    alice: Any, bob: Any, approvers: Any, settings: Any
+) -> None:
+    await set_up(alice, approvers)
+    await ask(alice)
+    await deny(bob)
+    await ask(alice, {"region": "apac"})
+    far = timezone.now() + timedelta(days=400)
+    assert await run_in_database(requests.remove_old, far) == 0, "without retention everything stays"
+    settings.KEEP_CALLS_DAYS = 30
+    assert await run_in_database(requests.remove_old, timezone.now() + timedelta(days=29)) == 0
+    assert await run_in_database(requests.remove_old, far) == 1
+    assert (await newest()).state == "waiting", "what still waits is ended first"
+
+
 async def test_rate_limits_count_calls_that_run_not_those_that_wait(alice: Any, bob: Any, approvers: Any) -> None:
     await set_up(alice, approvers)
     tool = await Tool.objects.aget(name=NAME)
