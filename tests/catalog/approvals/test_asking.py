@@ -586,6 +586,7 @@ def test_whatever_the_arguments_all_asks_names_every_rule_that_could_ask(case: A
     possible = {(one.asks, one.group_id): {rule.id for rule in one.rules} for one in every}
     for question in find_asks(found, arguments, item):
         assert {one.id for one in question.rules} <= possible[question.asks, question.group_id]
+        assert item.id in found.asking_tools
 
 
 @given(case=draw_case())
