@@ -6,7 +6,7 @@ Every change is one conditional UPDATE or a locked row, so that of two processes
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -130,8 +130,16 @@ def _make(question: Question, asked: Asked, now: datetime) -> Approval:
     return made
 
 
-def use(approvals: Iterable[Approval | TemporaryApproval], call_id: uuid.UUID, snapshot: Snapshot) -> bool:
-    """Use all these approvals for one call; return False, and change nothing, unless each can still be used."""
+def use(
+    approvals: Iterable[Approval | TemporaryApproval],
+    call_id: uuid.UUID,
+    snapshot: Snapshot,
+    remember: Callable[[], None] = lambda: None,
+) -> bool:
+    """Use all these approvals for one call; return False, and change nothing, unless each can still be used.
+
+    `remember` runs in the transaction of the use.
+    """
     now = timezone.now()
     with transaction.atomic():
         for known in sorted(approvals, key=lambda row: str(row.pk)):
@@ -149,6 +157,7 @@ def use(approvals: Iterable[Approval | TemporaryApproval], call_id: uuid.UUID, s
             row.seal = bindings.seal(row)
             row.save(update_fields=["state", "used_by", "seal"])
             log.record("used", KIND, name_for_log(row), None, {"call": str(call_id)}, actor=row.user.get_username())
+        remember()
     return True
 
 

@@ -88,6 +88,15 @@ class ApprovalRule(models.Model):
     outside_windows = models.BooleanField(
         _("outside these time windows"), default=False, help_text=_("Ask at all other times: outside office hours.")
     )
+    first_time = models.CharField(
+        _("first time with this argument"),
+        max_length=500,
+        blank=True,
+        help_text=_(
+            "Ask only for values of this argument with which the person has no approved call of the tool yet: "
+            "/customer or /address/country. Empty: every time."
+        ),
+    )
     asks = models.CharField(_("asks"), max_length=10, choices=Asks.choices, default=Asks.APPROVERS)
     group = models.ForeignKey(
         "auth.Group",

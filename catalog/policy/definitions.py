@@ -274,6 +274,8 @@ class AskRule:
     destructive_only: bool = False
     conditions: tuple[Condition, ...] = ()
     """It asks for calls that satisfy all of them; of the items of a list, one is enough."""
+    first_time: tuple[str | None, ...] = ()
+    """The place of an argument: it asks for values with which the person had no approved call yet. Empty: always."""
     windows: tuple[Window, ...] = ()
     """When it asks; empty: always."""
     outside_windows: bool = False

@@ -28,7 +28,7 @@ from catalog.approvals import bindings, decisions, inbox, requests, temporary
 from catalog.calls import approval, call_tool
 from catalog.errors import InvalidArguments, NeedsInput, NotApproved, UnknownTool
 from catalog.functions.results import ToolResult
-from catalog.models import Approval, ApprovalRule, Grant, PersonalSecret, Secret, TemporaryApproval, Tool
+from catalog.models import Approval, ApprovalRule, Grant, KnownValue, PersonalSecret, Secret, TemporaryApproval, Tool
 from catalog.policy import snapshot
 from tests import factories
 from tests.catalog import tools
@@ -1009,6 +1009,72 @@ async def test_a_temporary_approval_is_for_the_same_values(
     await ask(alice, arguments)
     await attempt(alice, changed(amount=8))
     assert tools.RAN == [NAME]
+
+
+# --- the first time with a value -------------------------------------------------------------------------------------
+
+
+async def know_first(alice: Any, bob: Any, approvers: Any, path: str = "/region") -> ApprovalRule:
+    """A rule that asks the first time with a value, and one approved call of alice that ran."""
+    rule = await set_up(alice, approvers, first_time=path)
+    await ask(alice, ARGUMENTS)
+    await approve(bob)
+    await attempt(alice, ARGUMENTS)
+    await attempt(alice, ARGUMENTS)
+    assert tools.RAN == [NAME, NAME], "the second one asks nobody"
+    tools.RAN.clear()
+    return rule
+
+
+@pytest.mark.parametrize("value", [1.0, "1", True, None, 2, [1], {"amount": 1}], ids=repr)
+async def test_a_known_value_of_another_type_is_new(alice: Any, bob: Any, approvers: Any, value: Any) -> None:
+    await know_first(alice, bob, approvers, "/amount")
+    await ask(alice, changed(amount=value))
+    assert (await logged_calls())[-1].outcome == outcomes.WAITING
+
+
+async def test_a_value_is_known_of_one_person(alice: Any, bob: Any, charlie: Any, approvers: Any) -> None:
+    await know_first(alice, bob, approvers)
+    await run_in_database(lambda: factories.grant(charlie, Tool.objects.get(name=NAME)))
+    await ask(charlie, ARGUMENTS)
+
+
+@pytest.mark.parametrize("decide", [approve, deny_row, None], ids=["unused", "denied", "waiting"])
+async def test_a_value_is_not_known_before_a_call_with_it_ran(
+    alice: Any, bob: Any, waiting: Approval, decide: Any
+) -> None:
+    await change(update_rule(first_time="/region"))
+    await ask(alice, ARGUMENTS)
+    if decide is not None:
+        await decide(bob, row=await newest())
+    await ask(alice, changed(amount=2))
+    assert not await KnownValue.objects.aexists()
+
+
+async def test_values_of_another_argument_are_new_to_a_rule(alice: Any, bob: Any, approvers: Any) -> None:
+    await know_first(alice, bob, approvers)
+    await change(update_rule(first_time="/note"))
+    await ask(alice, changed(note="emea"))
+
+
+async def test_an_argument_that_is_gone_is_no_known_value(alice: Any, bob: Any, approvers: Any) -> None:
+    """Left out has the value null: once known, the rule would never ask again."""
+    await set_up(alice, approvers, first_time="/note")
+    await change(update_tool(input_schema={**SCHEMA, "properties": {"region": {}, "amount": {}, "sender": {}}}))
+    await ask(alice, ARGUMENTS)
+    await approve(bob)
+    await attempt(alice, ARGUMENTS)
+    tools.RAN.clear()
+    await ask(alice, ARGUMENTS)
+
+
+async def test_a_known_value_copied_by_hand_is_none(alice: Any, bob: Any, charlie: Any, approvers: Any) -> None:
+    await know_first(alice, bob, approvers)
+    await run_in_database(lambda: factories.grant(charlie, Tool.objects.get(name=NAME)))
+    for columns in ({"user_id": charlie.pk}, {"digest": "0" * 64}):
+        await KnownValue.objects.aupdate(**columns)
+        await ask(charlie, ARGUMENTS)
+    await ask(alice, ARGUMENTS)
 
 
 # --- answers that nobody asked for -----------------------------------------------------------------------------------
