@@ -35,7 +35,7 @@ async def set_up(publish: Any, users: list[User], *approvers: User, **fields: An
 
 
 async def start(client: Client, **more: Any) -> asyncio.Task[dict[str, Any]]:
-    """A call that has come as far as its request for approval, or has ended."""
+    """A call that waits for its approval, or has ended."""
     before = await count("waiting")
     task = client.start("tools/call", {"name": "server_add", "arguments": SUM, **more})
 
@@ -51,7 +51,10 @@ async def count(outcome: str) -> int:
 
 
 async def only_request(user: User) -> Approval:
-    return await Approval.objects.select_related("user").aget(user=user)
+    """The one request of this user, which is there shortly after the log says that the call waits."""
+    rows = Approval.objects.select_related("user").filter(user=user)
+    await wait_until_async(rows.aexists, what="a request for approval")
+    return await rows.aget()
 
 
 def name_question(row: Approval) -> str:
