@@ -340,9 +340,9 @@ def test_secrets_are_hidden_and_the_page_says_so(rule: ApprovalRule, alice: User
 def test_arguments_that_are_too_large_to_be_stored_are_named_as_such(
     rule: ApprovalRule, alice: User, bob: User, sign_in: Open
 ) -> None:
+    row = ask(alice)
     with pytest.raises(InvalidArguments):
         call(alice, {"table": "x" * 70_000})
-    row = ask(alice)
     row.arguments = '{"$redacted":"too large to record"}'
     row.seal = bindings.seal(row)
     row.save()
