@@ -8,6 +8,7 @@ from tests import factories
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import Group
+    from django.test import Client
 
     from catalog.models import ApprovalRule, Tool
 
@@ -47,3 +48,15 @@ def make_rule(group: Group | None = None, **fields: Any) -> ApprovalRule:
     rule.full_clean()
     rule.save()
     return rule
+
+
+def sign_in(*permissions: str) -> Client:
+    """A member of the staff with these permissions alone, signed in."""
+    from django.contrib.auth.models import Permission, User
+    from django.test import Client
+
+    staff = User.objects.get_or_create(username="staff", is_staff=True)[0]
+    staff.user_permissions.set(Permission.objects.filter(codename__in=permissions))
+    client = Client()
+    client.force_login(staff)
+    return client
