@@ -16,6 +16,9 @@ tool_saved = Signal()
 request_decided = Signal()
 """Sent in the transaction in which a request for access is approved or declined: `request`, the changed row."""
 
+approvals_requested = Signal()
+"""Sent in the transaction in which requests for approval are made: `approvals`, the new rows."""
+
 
 def _send_changed() -> None:
     changed.send(sender=None)

@@ -217,3 +217,17 @@ def test_outside_development_a_missing_key_stops_the_start(tmp_path):
     assert done.returncode != 0
     assert "TOOLHUB_SECRET_KEY" in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("value", ["", "https://chat.example.com/services/T0?key=1", "http://10.0.0.7:8065/hooks/x"])
+def test_a_webhook_is_any_web_address(value: str) -> None:
+    assert env.webhook("TOOLHUB_APPROVAL_WEBHOOK_URL", value) == value
+
+
+@pytest.mark.parametrize(
+    "value", ["chat", "ftp://hunter2", "https://", "https://a b/hunter2", "https://ä/hunter2", "https://a:x/hunter2"]
+)
+def test_a_wrong_webhook_is_refused_without_its_text(value: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match="TOOLHUB_APPROVAL_WEBHOOK_URL must be an address") as refused:
+        env.webhook("TOOLHUB_APPROVAL_WEBHOOK_URL", value)
+    assert "hunter2" not in str(refused.value)

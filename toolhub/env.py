@@ -123,6 +123,21 @@ def mail_server(name: str, value: str) -> tuple[str, int, str, str, bool, bool]:
     return parts.hostname, port, user, password, parts.scheme == "smtp+tls", parts.scheme == "smtps"
 
 
+def webhook(name: str, value: str) -> str:
+    """Return an https or http address with whatever path and query; its text is a secret, so that no error names it."""
+    if not value:
+        return ""
+    try:
+        parts = urlsplit(value)
+        valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and not parts.fragment
+        _ = parts.port
+    except ValueError:
+        valid = False
+    if not valid or not value.isascii() or not value.isprintable() or " " in value:
+        raise ImproperlyConfigured(f"{name} must be an address that starts with https:// or http://.")
+    return value
+
+
 def line(name: str, maximum: int) -> str:
     """Return a text of one line and at most `maximum` characters."""
     value = text(name)

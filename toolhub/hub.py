@@ -9,6 +9,8 @@ from django.conf import settings
 from django.contrib.sessions.backends.db import SessionStore
 
 from audit import maintenance, recorder
+from catalog.approvals import requests as approval_requests
+from catalog.approvals import webhook
 from catalog.calls import stored_results, tasks
 from catalog.openapi import document_import
 from catalog.runners.sql_query.readers import SqliteReaders
@@ -36,6 +38,8 @@ LOG_STOP_SECONDS = 10.0
 """Maximum seconds that a stop waits for the audit log to be written."""
 CLEANUP_INTERVAL_SECONDS = 300.0
 """Seconds between two removals of expired tasks and stored results."""
+APPROVALS_INTERVAL_SECONDS = 30.0
+"""Seconds between two looks for requests for approval whose time is over, so that the log says when that was."""
 SESSIONS_INTERVAL_SECONDS = 3600.0
 """Seconds between two removals of sessions of browsers: visitors who only begin a sign-in leave one, too."""
 PREVIEWS_INTERVAL_SECONDS = 3600.0
@@ -129,6 +133,8 @@ def background_jobs() -> list[Job]:
     return [
         *maintenance.jobs(),
         *schedule.jobs(),
+        Job(webhook.JOB_NAME, webhook.JOB_SECONDS, webhook.Announcer().run),
+        Job("End expired approvals", APPROVALS_INTERVAL_SECONDS, _end_expired_approvals),
         Job("Remove expired tasks", CLEANUP_INTERVAL_SECONDS, _remove_expired_tasks),
         Job("Remove expired results", CLEANUP_INTERVAL_SECONDS, _clean_up_results),
         Job("Remove expired connections of apps", CLEANUP_INTERVAL_SECONDS, cleanup.clean_up),
@@ -138,6 +144,10 @@ def background_jobs() -> list[Job]:
         Job("Remove expired previews", PREVIEWS_INTERVAL_SECONDS, document_import.discard_expired),
         Job("Return free memory", MEMORY_INTERVAL_SECONDS, FreePages().give_back),
     ]
+
+
+def _end_expired_approvals() -> None:
+    approval_requests.expire()
 
 
 def _remove_expired_tasks() -> None:

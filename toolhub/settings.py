@@ -231,6 +231,10 @@ GEOCODING_URL = env.text("TOOLHUB_GEOCODING_URL", "https://geocoding-api.open-me
 )
 EMAIL_TIMEOUT = 20
 DEFAULT_FROM_EMAIL = env.text("TOOLHUB_EMAIL_FROM", f"toolhub@{urlsplit(PUBLIC_URL).hostname or 'localhost'}")
+APPROVAL_WEBHOOK_URL = env.webhook("TOOLHUB_APPROVAL_WEBHOOK_URL", env.secret("TOOLHUB_APPROVAL_WEBHOOK_URL"))
+"""Where requests for approval are announced, such as a channel of a chat."""
+APPROVAL_WEBHOOK_NETWORKS = env.words("TOOLHUB_APPROVAL_WEBHOOK_NETWORKS")
+"""Private networks (CIDR, or CIDR:port) in which that address may be."""
 CA_FILE = env.certificates("TOOLHUB_CA_FILE")
 """File with certificates (PEM) of further authorities that outgoing requests trust."""
 ALLOW_PRIVATE_NETWORKS = env.words("TOOLHUB_ALLOW_PRIVATE_NETWORKS")

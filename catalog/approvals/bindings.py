@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from django.utils.crypto import constant_time_compare, salted_hmac
 
-from catalog.models import Approval, PersonalSecret, Secret
+from catalog.models import Approval, PersonalSecret, Secret, TemporaryApproval
 from catalog.policy import asking
 from catalog.policy.asking import Ask
 from catalog.policy.definitions import AskRule, Snapshot, ToolDefinition
@@ -21,8 +22,19 @@ from catalog.policy.rules import Requester
 
 CONTEXT_SALT: Final = "toolhub.approvals.context"
 BINDING_SALT: Final = "toolhub.approvals.binding"
+ARGUMENT_SALT: Final = "toolhub.approvals.argument"
 SEAL_SALT: Final = "toolhub.approvals.seal"
+TEMPORARY_SALT: Final = "toolhub.approvals.temporary"
 _canonical = json.JSONEncoder(ensure_ascii=True, sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question about one call, and what its answer is bound to."""
+
+    ask: Ask
+    context: str
+    binding: str
 
 
 def find_context(
@@ -46,20 +58,35 @@ def bind(context: str, user_id: int, credential_id: str, ask: Ask, arguments: Ma
     return _digest(BINDING_SALT, [context, user_id, credential_id, ask.asks, ask.group_id, arguments])
 
 
-def seal(row: Approval) -> str:
-    """Return the seal of a request as it is now, with its decision if it has one."""
+def digest_arguments(context: str, arguments: Mapping[str, Any]) -> dict[str, str]:
+    """Return the digest of the value of each argument, for comparisons in this context."""
+    return {name: _digest(ARGUMENT_SALT, [context, name, value]) for name, value in arguments.items()}
+
+
+def seal(row: Approval | TemporaryApproval) -> str:
+    """Return the seal of a request as it is now, with its decision if it has one, or of a temporary approval."""
+    if isinstance(row, TemporaryApproval):
+        return _digest(
+            TEMPORARY_SALT,
+            [
+                *(row.user_id, row.credential, row.tool_id, row.asks, row.group_id, row.context, row.argument_digests),
+                *(row.free_arguments, row.arguments, row.created.isoformat(), row.expires.isoformat(), row.given_by_id),
+                row.revoked and row.revoked.isoformat(),
+            ],
+        )
     return _digest(
         SEAL_SALT,
         [
             *(str(row.id), str(row.call_id), row.user_id, row.maker_id, row.credential, row.tool_id, row.tool_name),
-            *(row.rule_ids, row.asks, row.group_id, row.four_eyes, row.arguments, row.binding, row.context),
+            *(row.rule_ids, row.asks, row.group_id, row.four_eyes, row.arguments, row.argument_digests),
+            *(row.binding, row.context),
             *(str(row.state), row.created.isoformat(), row.expires.isoformat()),
             *(row.decided_by_id, row.decided_at and row.decided_at.isoformat(), row.by_client, row.reason),
         ],
     )
 
 
-def is_sealed(row: Approval) -> bool:
+def is_sealed(row: Approval | TemporaryApproval) -> bool:
     """Return whether toolhub itself wrote this row."""
     return constant_time_compare(row.seal, seal(row))
 

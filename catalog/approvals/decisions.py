@@ -7,7 +7,7 @@ changed: both are looked at here, and again when the call runs.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -18,7 +18,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from audit.actions import log
-from catalog.approvals import bindings, requests
+from catalog.approvals import bindings, requests, temporary
 from catalog.approvals.requests import DENIAL_MINUTES, KIND, State, name_for_log
 from catalog.models import Approval
 from catalog.models.approvals import MAX_REASON_CHARACTERS
@@ -62,14 +62,18 @@ def _is_own(row: Approval, user: Any) -> bool:
     return bool(row.asks == APPROVERS and row.four_eyes and user.pk in row.callers)
 
 
-def approve(key: Any, user: User, *, by_client: bool = False) -> Approval:
-    """Approve a request; it can be used once, for as long as its rule says. Raises Refused."""
+def approve(key: Any, user: User, *, by_client: bool = False, minutes: int = 0, same: Iterable[str] = ()) -> Approval:
+    """Approve a request; it can be used once, for as long as its rule says. Raises Refused.
+
+    With `minutes`, calls like it are approved for so long as well: those with the same values of the arguments `same`.
+    """
     with _locked(key, user) as row:
         now = timezone.now()
-        minutes = max(1, round((row.expires - row.created).total_seconds() / 60))
-        row.expires = now + timedelta(minutes=minutes)
+        row.expires = now + max(timedelta(minutes=1), row.expires - row.created)
         _decide(row, State.APPROVED, user, by_client=by_client)
         log.record("approved", KIND, name_for_log(row), {"state": "waiting"}, _describe(row), actor=user.get_username())
+        if minutes:
+            temporary.give(row, user, minutes, same)
     return row
 
 

@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from audit.models import Call
 from catalog.models import Approval
+from catalog.models.approvals import TRIED
 from catalog.policy.asking import APPROVERS, PERSON
 
 RECENT: Final = timedelta(days=7)
@@ -19,7 +20,8 @@ State = Approval.State
 
 def _asked(user: Any) -> Q:
     """Return the condition for requests that this user may decide about."""
-    person = Q(asks=PERSON, maker__isnull=True, user=user.pk) | Q(asks=PERSON, maker=user.pk)
+    tried = Q(maker__isnull=False, credential__startswith=TRIED)
+    person = Q(asks=PERSON) & ((Q(user=user.pk) & ~tried) | (Q(maker=user.pk) & tried))
     own = Q(user=user.pk) | Q(maker=user.pk, maker__isnull=False)
     approver = Q(asks=APPROVERS, group__in=user.groups.values("pk")) & ~(Q(four_eyes=True) & own)
     return person | approver
@@ -36,7 +38,7 @@ def own_open(user: Any, now: datetime | None = None) -> QuerySet[Approval]:
     """Return the user's own requests that wait for others, or were approved and not used yet, the oldest first."""
     at = timezone.now() if now is None else now
     rows = Approval.objects.filter(Q(user=user.pk) | Q(maker=user.pk), state__in=Approval.LIVE, expires__gt=at)
-    return rows.exclude(asks=PERSON, state=State.WAITING).select_related("user", "group").order_by("created", "id")
+    return rows.exclude(_asked(user), state=State.WAITING).select_related("user", "group").order_by("created", "id")
 
 
 def list_recent(user: Any, most: int = 20) -> list[Approval]:

@@ -6,7 +6,7 @@ Every change is one conditional UPDATE or a locked row, so that of two processes
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -17,9 +17,11 @@ from django.utils import timezone
 
 from audit.actions import log
 from audit.types import Caller
-from catalog.approvals import bindings
-from catalog.models import Approval
-from catalog.policy.asking import APPROVERS, Ask
+from catalog import signals
+from catalog.approvals import bindings, temporary
+from catalog.approvals.bindings import Question
+from catalog.models import Approval, TemporaryApproval
+from catalog.policy.asking import APPROVERS
 from catalog.policy.definitions import Snapshot
 
 KIND: Final = "approval"
@@ -32,15 +34,6 @@ State = Approval.State
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """One question about one call, and what its answer is bound to."""
-
-    ask: Ask
-    context: str
-    binding: str
-
-
-@dataclass(frozen=True, slots=True)
 class Asked:
     """What a new request says of its call."""
 
@@ -50,6 +43,8 @@ class Asked:
     tool_name: str
     arguments: str
     """Redacted, for approvers."""
+    values: Mapping[str, Any]
+    """The arguments themselves, which are compared and not stored."""
 
 
 class TooMany(Exception):
@@ -91,6 +86,7 @@ def make(questions: Sequence[Question], asked: Asked) -> list[Approval]:
             if missing and waiting + len(missing) > MAX_PENDING:
                 raise TooMany
             made = {one.binding: _make(one, asked, now) for one in missing}
+            signals.approvals_requested.send(sender=Approval, approvals=list(made.values()))
     except IntegrityError:  # another database session asked the same at the same time
         return [row for row in find(questions, now) if row is not None]
     return [row or made[one.binding] for one, row in zip(questions, present, strict=True)]
@@ -117,6 +113,7 @@ def _make(question: Question, asked: Asked, now: datetime) -> Approval:
         group_id=ask.group_id if ask.asks == APPROVERS else None,
         four_eyes=ask.four_eyes,
         arguments=asked.arguments,
+        argument_digests=bindings.digest_arguments(question.context, asked.values),
         binding=question.binding,
         context=question.context,
         created=now,
@@ -127,11 +124,17 @@ def _make(question: Question, asked: Asked, now: datetime) -> Approval:
     return made
 
 
-def use(approvals: Iterable[Approval], call_id: uuid.UUID, snapshot: Snapshot) -> bool:
+def use(approvals: Iterable[Approval | TemporaryApproval], call_id: uuid.UUID, snapshot: Snapshot) -> bool:
     """Use all these approvals for one call; return False, and change nothing, unless each can still be used."""
     now = timezone.now()
     with transaction.atomic():
-        for known in sorted(approvals, key=lambda row: row.id):
+        for known in sorted(approvals, key=lambda row: str(row.pk)):
+            if isinstance(known, TemporaryApproval):
+                again = TemporaryApproval.objects.filter(pk=known.pk).first()
+                if again is None or not temporary.is_in_force(again, snapshot, now):
+                    transaction.set_rollback(True)
+                    return False
+                continue
             row = Approval.objects.select_for_update(of=("self",)).filter(pk=known.pk).first()
             if row is None or not is_usable(row, snapshot, now):
                 transaction.set_rollback(True)
@@ -147,10 +150,7 @@ def is_usable(row: Approval, snapshot: Snapshot, now: datetime) -> bool:
     """Return whether this is an approval in force, by somebody who may still give it."""
     if row.state != State.APPROVED or now >= row.expires or not bindings.is_sealed(row):
         return False
-    decider = snapshot.members.get(row.decided_by_id or 0)
-    if decider is None or not decider.is_active:
-        return False
-    return row.asks != APPROVERS or (row.group_id is not None and row.group_id in decider.group_ids)
+    return temporary.may_approve(snapshot, row.decided_by_id, row.asks, row.group_id)
 
 
 def end(row: Approval, state: str, actor: str) -> bool:

@@ -28,14 +28,15 @@ from audit import outcomes, recorder
 from audit.recorder import Intent
 from audit.types import Reason
 from catalog import threads
-from catalog.approvals import bindings, decisions, requests
-from catalog.approvals.requests import Asked, Question, TooMany
+from catalog.approvals import bindings, decisions, requests, temporary
+from catalog.approvals.bindings import Question
+from catalog.approvals.requests import Asked, TooMany
 from catalog.calls import call_log
 from catalog.calls.prepared_tools import PreparedTool
 from catalog.errors import CallNotLogged, ClientLacks, ClientRefused, NeedsInput, NotApproved
 from catalog.functions.channel import Channel
 from catalog.functions.results import size_of
-from catalog.models import Approval
+from catalog.models import Approval, TemporaryApproval
 from catalog.policy import asking, snapshot
 from catalog.policy.asking import PERSON, Ask
 from catalog.policy.definitions import Snapshot, ToolDefinition
@@ -66,6 +67,7 @@ class Subject:
     questions: tuple[Question, ...]
     arguments: str
     """Redacted, for the log and for approvers."""
+    values: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class Approved:
     """A call whose questions all have an approval."""
 
     subject: Subject
-    approvals: tuple[Approval, ...]
+    approvals: tuple[Approval | TemporaryApproval, ...]
     waited: frozenset[UUID] = frozenset()
     """The requests that it has waited for. Then it is decided again from the beginning."""
     call_id: UUID | None = None
@@ -135,7 +137,7 @@ async def _find_subject(
         Question(ask, context, bindings.bind(context, credential.user_id, credential.id, ask, arguments))
         for ask, context in zip(asks, contexts, strict=True)
     )
-    return Subject(what, prepared.tool, catalogue, questions, prepared.rejected_arguments_text(arguments))
+    return Subject(what, prepared.tool, catalogue, questions, prepared.rejected_arguments_text(arguments), arguments)
 
 
 async def _find_asks(
@@ -170,17 +172,27 @@ async def _find_asks(
         return tuple(asking.all_asks(catalogue, requester, tool, now, settings.ENVIRONMENT))
 
 
-async def _look(subject: Subject) -> list[Approval] | None:
+async def _look(subject: Subject) -> list[Approval | TemporaryApproval] | None:
     """Return the approvals of a call when each of its questions has one; None while one has not.
 
     Raises NotApproved for a call that was denied a short while ago.
     """
-    rows = await _in_storage(lambda: requests.find(subject.questions, timezone.now()))
+
+    def read() -> list[Approval | TemporaryApproval | None]:
+        now = timezone.now()
+        found: list[Approval | TemporaryApproval | None] = []
+        for question, row in zip(subject.questions, requests.find(subject.questions, now), strict=True):
+            if row is not None and (row.state == State.DENIED or requests.is_usable(row, subject.catalogue, now)):
+                found.append(row)
+            else:
+                found.append(temporary.find(question, subject.what.caller, subject.tool.id, subject.values, now))
+        return found
+
+    rows = await _in_storage(read)
     for row in rows:
-        if row is not None and row.state == State.DENIED:
+        if isinstance(row, Approval) and row.state == State.DENIED:
             await _refuse_denied(subject, row)
-    found = [row for row in rows if row is not None and _is_usable(row, subject)]
-    return found if len(found) == len(rows) else None
+    return None if None in rows else rows
 
 
 async def use(approved: Approved, call_id: UUID) -> None:
@@ -188,11 +200,11 @@ async def use(approved: Approved, call_id: UUID) -> None:
     subject, approvals = approved.subject, approved.approvals
     if not await _in_storage(lambda: requests.use(approvals, call_id, snapshot.current())):
         await _refuse_lost(subject)
-    names = ", ".join(dict.fromkeys(row.decided_by_name for row in approvals))
+    names = ", ".join(dict.fromkeys(_name_approver(row) for row in approvals))
     what = subject.what
     given = Reason.read(what.rule_reason)
     if given is not None:
-        more = {"approved_by": names, "approvals": [str(row.id) for row in approvals]}
+        more = {"approved_by": names, "approvals": [_name_approval(row) for row in approvals]}
         what.rule_reason = Reason(given.code, {**given.params, **more}).text
     what.rule = f"{what.rule}, approved by {names}"
 
@@ -210,7 +222,7 @@ async def _wait(
     what.arguments = subject.arguments
     attempt = await call_log.refuse(what, outcomes.WAITING, f"waits: {_rule_names(subject)}", reason=reason)
     caller = what.caller
-    asked = Asked(caller, attempt, subject.tool.id, subject.tool.name, subject.arguments)
+    asked = Asked(caller, attempt, subject.tool.id, subject.tool.name, subject.arguments, subject.values)
     try:
         rows = await _in_storage(lambda: requests.make(subject.questions, asked))
     except TooMany:
@@ -444,8 +456,12 @@ def _decide_in_client(row: Approval, *, approved: bool) -> None:
         return  # decided in the browser meanwhile, void or over: the next look tells
 
 
-def _is_usable(row: Approval, subject: Subject) -> bool:
-    return requests.is_usable(row, subject.catalogue, timezone.now())
+def _name_approver(row: Approval | TemporaryApproval) -> str:
+    return str(row.given_by.get_username()) if isinstance(row, TemporaryApproval) else row.decided_by_name
+
+
+def _name_approval(row: Approval | TemporaryApproval) -> str:
+    return f"temporary {row.pk}" if isinstance(row, TemporaryApproval) else str(row.pk)
 
 
 def _rule_names(subject: Subject) -> str:

@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 from catalog.models.access_requests import AccessRequest, CallReport
 from catalog.models.accounts import ConnectedAccount
 from catalog.models.approval_rules import ApprovalRule
-from catalog.models.approvals import Approval
+from catalog.models.approvals import Approval, TemporaryApproval
 from catalog.models.imports import ImportBatch, ImportedDocument, ImportedItem
 from catalog.models.items import Prompt, Resource
 from catalog.models.reviews import ReviewDecision
@@ -41,6 +41,7 @@ __all__ = [
     "Secret",
     "StoredResult",
     "Task",
+    "TemporaryApproval",
     "Tool",
     "ToolTest",
     "Toolset",

@@ -17,6 +17,8 @@ from catalog.models.fields import JSONTextField
 from catalog.models.tools import Tool
 
 MAX_REASON_CHARACTERS: Final = 500
+TRIED: Final = "admin:"
+"""How the credential of a try in the admin begins."""
 
 
 class Approval(models.Model):
@@ -72,6 +74,8 @@ class Approval(models.Model):
     four_eyes = models.BooleanField(_("four eyes"), default=True)
     arguments = models.TextField(_("arguments"))
     """Canonical JSON, redacted as the audit log has it: what an approver reads."""
+    argument_digests = JSONTextField(_("digests of the arguments"), default=dict, editable=False)
+    """Name of each argument -> keyed digest of its value, so that a temporary approval can be for the same values."""
     binding = models.CharField(_("binding"), max_length=64, editable=False)
     """Keyed digest of all that the approval is bound to: equal for the same call, by the same person, to the same."""
     context = models.CharField(_("context"), max_length=64, editable=False)
@@ -91,6 +95,8 @@ class Approval(models.Model):
     decided_at = models.DateTimeField(_("decided at"), null=True, blank=True)
     by_client = models.BooleanField(_("answered by the client"), default=False)
     reason = models.CharField(_("reason"), max_length=MAX_REASON_CHARACTERS, blank=True)
+    announced = models.DateTimeField(_("announced"), null=True, blank=True, editable=False)
+    """When the webhook was called; None: not yet."""
     seal = models.CharField(_("seal"), max_length=64, blank=True, editable=False)
     """Keyed digest of the decision: an approval that was written into the table by hand is not believed."""
 
@@ -120,9 +126,10 @@ class Approval(models.Model):
         return frozenset(key for key in (self.user_id, self.maker_id) if key is not None)
 
     @property
-    def person_id(self) -> int:
-        """The one whose confirmation counts as that of the person who calls."""
-        return int(self.user_id if self.maker_id is None else self.maker_id)
+    def person_id(self) -> int | None:
+        """The one whose confirmation counts as that of the person who calls: of a try as another user, who tries it."""
+        tried = self.maker_id is not None and self.credential.startswith(TRIED)
+        return self.maker_id if tried and self.maker_id is not None else self.user_id
 
     def is_live(self, now: datetime) -> bool:
         """Return whether it waits or can be used."""
@@ -132,3 +139,51 @@ class Approval(models.Model):
         """Return the state: "expired" for one whose time is over, although nobody has stored that yet."""
         over = self.state in self.LIVE and now >= self.expires
         return self.State.EXPIRED.value if over else str(self.state)
+
+
+class TemporaryApproval(models.Model):
+    """Calls like an approved one that need no further approval for a while: same person, credential, tool and rule.
+
+    It is made and revoked by catalog.approvals only, which logs both.
+    """
+
+    approval = models.ForeignKey(
+        Approval, models.SET_NULL, verbose_name=_("approval"), null=True, related_name="temporary"
+    )
+    """The request on whose page it was given."""
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.CASCADE, verbose_name=_("user"), related_name="temporary_approvals"
+    )
+    credential = models.CharField(_("credential"), max_length=100)
+    credential_name = models.CharField(_("name of the credential"), max_length=200, blank=True)
+    tool = models.ForeignKey(Tool, models.CASCADE, verbose_name=_("tool"), related_name="+")
+    rule_name = models.CharField(_("name of the rule"), max_length=100)
+    asks = models.CharField(_("asks"), max_length=10, choices=ApprovalRule.Asks.choices)
+    group = models.ForeignKey("auth.Group", models.CASCADE, verbose_name=_("approvers"), null=True, related_name="+")
+    context = models.CharField(_("context"), max_length=64, editable=False)
+    argument_digests = JSONTextField(_("digests of the arguments"), default=dict, editable=False)
+    """Arguments whose values must be the same."""
+    free_arguments = JSONTextField(_("arguments of any value"), default=list, editable=False)
+    """Names; a call with an argument that is in neither is another call."""
+    arguments = models.TextField(_("arguments"))
+    """Those arguments, as the log may have them: canonical JSON."""
+    created = models.DateTimeField(_("created"), default=timezone.now)
+    expires = models.DateTimeField(_("expires"))
+    given_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.CASCADE, verbose_name=_("given by"), related_name="temporary_approvals_given"
+    )
+    revoked = models.DateTimeField(_("revoked"), null=True, blank=True)
+    seal = models.CharField(_("seal"), max_length=64, editable=False)
+
+    class Meta:
+        verbose_name = _("temporary approval")
+        verbose_name_plural = _("temporary approvals")
+        ordering: ClassVar = ["-created", "-id"]
+        default_permissions = ("view",)
+        indexes: ClassVar = [
+            models.Index(fields=("user", "tool", "expires"), name="temporary_approval_use"),
+            models.Index(fields=("group", "expires"), name="temporary_approval_group"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.tool} for {self.user}"

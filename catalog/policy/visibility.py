@@ -15,9 +15,10 @@ from typing import TypeAlias
 from django.conf import settings
 
 from audit.types import Credential
-from catalog.policy import messages, snapshot
+from catalog.policy import asking, messages, snapshot
 from catalog.policy import rules as policy
-from catalog.policy.definitions import GrantRule, Item, Member, Snapshot
+from catalog.policy.asking import Ask
+from catalog.policy.definitions import GrantRule, Item, Member, Snapshot, ToolDefinition
 from catalog.policy.rules import Decision, Requester, Visible
 
 MAX_NARROWED_INLINE = 20
@@ -99,6 +100,20 @@ def decide(credential: Credential, item: Item, now: float | None = None) -> Deci
     requester = Requester(credential.user_id, credential.toolset_ids)
     time_now = time.time() if now is None else now
     return policy.decide(snapshot.current(), requester, item, time_now, settings.ENVIRONMENT)
+
+
+def find_asks(credential: Credential, tool: ToolDefinition) -> list[Ask]:
+    """Return the questions that calls of the tool by this person can ask before they run, now and here."""
+    catalogue = snapshot.current()
+    if not catalogue.may_ask(tool):
+        return []
+    requester = Requester(credential.user_id, credential.toolset_ids)
+    return asking.all_asks(catalogue, requester, tool, time.time(), settings.ENVIRONMENT)
+
+
+def may_wait(credential: Credential, tool: ToolDefinition) -> bool:
+    """Return whether calls of the tool by this person can wait for the approval of others."""
+    return any(ask.asks == asking.APPROVERS for ask in find_asks(credential, tool))
 
 
 MAX_LISTED = 20

@@ -441,7 +441,12 @@ class AccessTokenAdmin(ModelAdmin):
         chosen = () if form.cleaned_data["restricted"] else None
         own = obj.user_id == request.user.pk
         made, text = AccessToken.objects.issue(
-            obj.user, obj.name, days=form.cleaned_data["days"], toolsets=chosen, made_by_owner=own
+            obj.user,
+            obj.name,
+            days=form.cleaned_data["days"],
+            toolsets=chosen,
+            made_by_owner=own,
+            maker_id=request.user.pk,
         )
         # The form continues with the created row: it adds the toolsets to it and logs the addition.
         for field in made._meta.concrete_fields:
@@ -502,7 +507,11 @@ class AccessTokenAdmin(ModelAdmin):
                 raise refused
             if form.is_valid():
                 done = rotation.rotate(
-                    AccessToken.objects.all(), token.pk, keep_hours=form.cleaned_data["keep"], made_by_owner=own
+                    AccessToken.objects.all(),
+                    token.pk,
+                    keep_hours=form.cleaned_data["keep"],
+                    made_by_owner=own,
+                    maker_id=request.user.pk,
                 )
                 return self._show_new(request, done.token, done.text, rotation=done)
         except rotation.RotationRefused as refusal:

@@ -52,6 +52,7 @@ class AccessTokenQuerySet(models.QuerySet["AccessToken"]):
         lifetime: timedelta | None = None,
         toolsets: Iterable[Any] | None = None,
         made_by_owner: bool = True,
+        maker_id: int | None = None,
         client_key: str = "",
         replaces: AccessToken | None = None,
     ) -> tuple[AccessToken, str]:
@@ -59,6 +60,7 @@ class AccessTokenQuerySet(models.QuerySet["AccessToken"]):
 
         It is valid for `lifetime`, or without one for so many `days`. `toolsets` restricts the token; with None it
         reaches everything that the user may use. With `made_by_owner` False it never uses the user's personal secrets.
+        `maker_id` is the other user who made it, and cannot approve its calls under "four eyes".
         """
         text = SCHEME + secrets.token_urlsafe(32)
         now = timezone.now()
@@ -72,6 +74,7 @@ class AccessTokenQuerySet(models.QuerySet["AccessToken"]):
                 expires=now + (timedelta(days=days) if lifetime is None else lifetime),
                 restricted=toolsets is not None,
                 made_by_owner=made_by_owner,
+                maker_id=None if made_by_owner else maker_id,
                 client_key=client_key,
                 replaces=replaces,
             )
@@ -108,6 +111,15 @@ class AccessToken(models.Model):
         editable=False,
         help_text=_("A token that somebody else created never uses the personal secrets of its owner."),
     )
+    maker = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.SET_NULL,
+        null=True,
+        editable=False,
+        related_name="+",
+        verbose_name=_("created by"),
+    )
+    """The other user who created it; None for its owner, and for a token that a command created."""
     client_key = models.CharField(_("created for"), max_length=32, blank=True, editable=False)
     """The client of the Connect page that it was created for, whatever its name is now; empty: for none of them."""
     replaces = models.OneToOneField(

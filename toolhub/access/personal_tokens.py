@@ -42,6 +42,7 @@ class PersonalTokens:
             toolset_ids=toolsets,
             expires_at=row.expires.timestamp(),
             made_by_owner=row.made_by_owner,
+            maker_id=row.maker_id,
         )
 
     def list_issued(self, after: int) -> list[tuple[int, str]]:

@@ -73,11 +73,13 @@ def rotate(
     *,
     keep_hours: int,
     made_by_owner: bool | None = None,
+    maker_id: int | None = None,
     max_days: int = MAX_DAYS,
 ) -> Rotation:
     """Create the successor of one of these tokens, in one transaction; the token works on for `keep_hours` at most.
 
-    `made_by_owner` is about the successor, whose text the person who rotates will know; with None it is as before. The
+    `made_by_owner` is about the successor, whose text the person who rotates (`maker_id`) will know; with None it is as
+    before. The
     successor is not valid for more than `max_days`, unless its predecessor was for longer from now on.
 
     Raises AccessToken.DoesNotExist when the token is not among them, and RotationRefused.
@@ -97,6 +99,7 @@ def rotate(
             lifetime=min(before.expires - before.created, longest),
             toolsets=list(before.toolsets.all()) if before.restricted else None,
             made_by_owner=before.made_by_owner if made_by_owner is None else made_by_owner,
+            maker_id=before.maker_id if made_by_owner is None else maker_id,
             client_key=before.client_key,
             replaces=before,
         )

@@ -22,6 +22,8 @@ TRANSLATED_NAMES = frozenset(
         gettext_noop("Update rollups"),
         gettext_noop("Update text index"),
         gettext_noop("Compare upstream servers"),
+        gettext_noop("Announce approvals"),
+        gettext_noop("End expired approvals"),
         gettext_noop("Remove expired tasks"),
         gettext_noop("Remove expired results"),
         gettext_noop("Remove expired connections of apps"),

@@ -111,7 +111,8 @@ class Invitation(models.Model):
 class OutgoingMail(models.Model):
     """A mail that waits to be sent, and is written when it is sent.
 
-    It is about a new password for a user, the answer to their request for access (with `request`), or an invitation.
+    It is about a new password for a user, the answer to their request for access (with `request`), requests for
+    approval that wait for them (with `approval`), or an invitation.
     One for nobody is a request for a new password of an account that does not exist: it is dropped, and until then
     the request takes as long as any other.
     """
@@ -129,6 +130,10 @@ class OutgoingMail(models.Model):
         related_name="+",
         verbose_name=_("access request"),
     )
+    approval = models.ForeignKey(
+        "catalog.Approval", on_delete=models.CASCADE, null=True, related_name="+", verbose_name=_("approval")
+    )
+    """The first of the requests for approval that it tells an approver about."""
     language = models.CharField(_("language of the mail"), max_length=16, blank=True)
     created = models.DateTimeField(_("created"), default=timezone.now)
     due = models.DateTimeField(_("due"), default=timezone.now, db_index=True)

@@ -24,6 +24,7 @@ from django.utils.encoding import force_bytes
 from django.utils.http import urlsafe_base64_encode
 from django.utils.translation import gettext as _
 
+from catalog.approvals import inbox
 from catalog.models import AccessRequest
 from toolhub import contact, invisible
 from toolhub.access.models import digest_of
@@ -37,6 +38,8 @@ CLAIM_SECONDS = 120
 """Time for sending one mail, more than EMAIL_TIMEOUT allows for each step of it."""
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 30, 900
 """Time until the next attempt, doubled after each failure."""
+MAX_NAMED: Final = 10
+"""Calls that one mail names."""
 PASSWORD_LIFETIME, PATIENT_LIFETIME = timedelta(minutes=15), timedelta(days=1)
 """How long a mail may wait: somebody waits for a new password, and asks again. The others have more time."""
 
@@ -80,7 +83,7 @@ def _claim() -> OutgoingMail | None:
     """Return a mail that is due and that no other process sends now."""
     while True:
         now = timezone.now()
-        waiting = OutgoingMail.objects.select_related("user", "invitation__inviter", "request")
+        waiting = OutgoingMail.objects.select_related("user", "invitation__inviter", "request", "approval")
         mail = waiting.filter(due__lte=now).order_by("due", "pk").first()
         if mail is None:
             return None
@@ -97,6 +100,8 @@ def _write(mail: OutgoingMail) -> EmailMessage | None:
             return _write_invitation(mail.invitation)
         if mail.request is not None:
             return _write_answer(mail.request, mail.user)
+        if mail.approval is not None:
+            return _write_waiting(mail.user)
         if mail.user is None or not settings.LOCAL_PASSWORDS:
             return None
         user = mail.user
@@ -137,6 +142,25 @@ def _write_answer(request: AccessRequest, person: User | None) -> EmailMessage |
         "link": settings.PUBLIC_URL + reverse("catalog:requests"),
     }
     return _message(subject, "people/request_mail.txt", context, person.email)
+
+
+def _write_waiting(person: User | None) -> EmailMessage | None:
+    """Return the mail that calls wait for this person's approval; their arguments are on the page alone."""
+    if person is None or not (person.is_active and person.email):
+        return None
+    rows = list(inbox.waiting_for(person)[: MAX_NAMED + 1])
+    if not rows:
+        return None  # decided meanwhile
+    named = [
+        _("%(tool)s, for %(user)s") % {"tool": row.tool_name, "user": invisible.show(row.user.get_username())}
+        for row in rows[:MAX_NAMED]
+    ]
+    context = {
+        "name": person.get_username(),
+        "calls": "\n".join(f"- {text}" for text in named) + ("\n- ..." if len(rows) > MAX_NAMED else ""),
+        "link": settings.PUBLIC_URL + "/approvals/",
+    }
+    return _message(_("Calls wait for your approval"), "people/approval_mail.txt", context, person.email)
 
 
 def _message(subject: str, template: str, context: dict[str, str], address: str) -> EmailMessage:

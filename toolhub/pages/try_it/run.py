@@ -143,6 +143,7 @@ class TryRequest:
             label=f"tried in the admin by {self.actor}",
             toolset_ids=None,
             expires_at=None,
+            maker_id=None if own else self.actor_id,
         )
         return Caller(credential, TRANSPORT, "", self.address, CLIENT, __version__)
 

@@ -27,9 +27,14 @@ def has_opted_in(peer: Peer) -> bool:
 
 
 def find_task_definition(name: str, peer: Peer, channel: CallChannel) -> ToolDefinition | None:
-    """Return the tool, if this call of it becomes a task: every eligible call of a client that opted in."""
+    """Return the tool, if this call of it becomes a task: every eligible call of a client that opted in.
+
+    A call that may wait for other people is eligible, whatever the tool itself supports: they may take hours.
+    """
     seen = visibility.for_credential(peer.caller.credential).tools.get(name)
-    if seen is None or seen[0].task_support == "forbidden":
+    if seen is None or (
+        seen[0].task_support == "forbidden" and not visibility.may_wait(peer.caller.credential, seen[0])
+    ):
         return None
     definition = seen[0]
     if call_tool.asks_before_task(definition) and isinstance(channel, ModernChannel) and not channel.answers():
