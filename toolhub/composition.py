@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 from audit.hooks import Catalogue, Related
 from audit.models import Call
 from catalog.admin import inlines
+from catalog.approvals import approvers
 from catalog.calls import history, origins
 from catalog.errors import Cancellation
 from catalog.models import PersonalSecret
@@ -90,6 +91,7 @@ def connect() -> None:
             has_personal_secrets=_has_personal_secrets,
             reaches_more=_reaches_more,
             groups_with_access=_find_groups_with_access,
+            group_losses=approvers.describe_losses,
             managed_memberships=identity_groups.find_managed,
             toolsets_for=_toolsets_for,
             has_connected_app=_has_connected_app,
@@ -109,11 +111,14 @@ def connect() -> None:
 
 
 def _reaches_more(user_id: int, other_id: int) -> bool:
-    return grant_targets.reaches_more(user_id, other_id) or has_more_values(user_id, other_id)
+    if grant_targets.reaches_more(user_id, other_id) or has_more_values(user_id, other_id):
+        return True
+    return approvers.approves_more(user_id, other_id)
 
 
 def _find_groups_with_access(group_ids: frozenset[int]) -> frozenset[int]:
-    return grant_targets.find_groups_with_access(group_ids) | find_groups_with_values(group_ids)
+    found = grant_targets.find_groups_with_access(group_ids) | find_groups_with_values(group_ids)
+    return found | approvers.find_approving_groups(group_ids)
 
 
 def _cancel_call(call_id: UUID, username: str) -> None:

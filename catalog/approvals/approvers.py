@@ -1,15 +1,20 @@
-"""Approvers of approval rules: how many people can approve, and the rules for which nobody can."""
+"""Approvers of approval rules: how many people can approve, what they can, and the rules for which nobody can."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from django.db.models import Count, IntegerField, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
+from django.utils.translation import gettext, ngettext
 
 from catalog.models import ApprovalRule
+from toolhub.chinese import close_blanks
+from toolhub.invisible import show
+
+MAX_NAMED_RULES: Final = 10
 
 
 def with_approvers(rows: QuerySet[ApprovalRule]) -> QuerySet[Any]:
@@ -30,6 +35,40 @@ def find_without_approvers(rows: QuerySet[ApprovalRule] | None = None) -> QueryS
     return with_approvers(asking).filter(approver_count=0)
 
 
-def find_rules_of(groups: Iterable[Any]) -> QuerySet[ApprovalRule]:
+def find_rules_of(group_ids: Iterable[int]) -> QuerySet[ApprovalRule]:
     """Return the rules that ask the members of one of these groups."""
-    return ApprovalRule.objects.filter(group__in=list(groups)).order_by("name")
+    return ApprovalRule.objects.filter(group__in=list(group_ids)).order_by("name")
+
+
+def find_approving_groups(group_ids: Iterable[int]) -> frozenset[int]:
+    """Return those of the groups whose members approve: whoever joins can let calls of others run."""
+    found = find_rules_of(group_ids).order_by().values_list("group", flat=True)
+    return frozenset(found)
+
+
+def approves_more(user_id: int, other_id: int) -> bool:
+    """Return whether the first user can approve calls that the second cannot."""
+    asked = Group.objects.filter(approval_rules__isnull=False)
+    return asked.filter(user=user_id).exclude(user=other_id).exists()
+
+
+def describe_losses(group_ids: Iterable[int], viewer: Any) -> str:
+    """Return which rules have no approvers any more if these groups go away; empty for none.
+
+    People who may not view rules read only their number.
+    """
+    rules = find_rules_of(group_ids)
+    number = rules.count()
+    if not number:
+        return ""
+    text = ngettext(
+        "Without this group, nobody can approve the calls of %(number)s approval rule: they do not run.",
+        "Without this group, nobody can approve the calls of %(number)s approval rules: they do not run.",
+        number,
+    ) % {"number": f"{number:,}"}
+    if not viewer.has_perm("catalog.view_approvalrule"):
+        return text
+    names = [f"“{show(name)}”" for name in rules.values_list("name", flat=True)[:MAX_NAMED_RULES]]
+    if number > MAX_NAMED_RULES:
+        names.append(gettext("and %(more)s more") % {"more": f"{number - MAX_NAMED_RULES:,}"})
+    return close_blanks(f"{text} {gettext('The rules: %(names)s.') % {'names': ', '.join(names)}}")

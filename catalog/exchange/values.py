@@ -75,11 +75,7 @@ def import_value(column: Any, value: Any, place: str) -> Any:
             raise FileError(place, "this must not be null.")
         return None
     if isinstance(column, models.ForeignKey):
-        return (
-            _find_grant(value, place)
-            if column.related_model is Grant
-            else find_related(column.related_model, value, place)
-        )
+        return find_related(column.related_model, value, place)
     if isinstance(column, JSONTextField):
         return value
     if isinstance(column, models.DateTimeField):
@@ -93,6 +89,8 @@ def import_value(column: Any, value: Any, place: str) -> Any:
 
 
 def find_related(model: Any, value: Any, place: str) -> Any:
+    if model is Grant:
+        return _find_grant(value, place)
     if not isinstance(value, str):
         raise FileError(place, "this must be a name.")
     if model is Resource:
@@ -131,7 +129,7 @@ def _find_grant(value: Any, place: str) -> Grant:
         column = Grant._meta.get_field(name)
         given = value.get(name, default(column))
         identity[name] = import_value(column, given, f"{place}.{name}")
-    found = list(Grant.objects.filter(effect=Grant.Effect.ALLOW, **identity).order_by("pk"))
+    found: list[Grant] = list(Grant.objects.filter(effect=Grant.Effect.ALLOW, **identity).order_by("pk"))
     details = {name: given for name, given in value.items() if name in GRANT_DETAILS}
     if len(found) != 1 or details:
         found = [grant for grant in found if dumps(_list_details(grant)) == dumps(details)]

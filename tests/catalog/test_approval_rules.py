@@ -10,6 +10,7 @@ from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
+from catalog import checks
 from catalog.models import ApprovalRule
 from tests import factories
 from tests.catalog.approval_rules import HOURS, LARGE, build_rule, make_customer_tool, make_rule
@@ -165,3 +166,16 @@ def test_the_state_of_a_rule_says_whether_it_asks_at_this_time() -> None:
     assert [inside.state_at(monday), inside.state_at(tuesday)] == ["in force", "closed"]
     assert [outside.state_at(monday), outside.state_at(tuesday)] == ["closed", "in force"]
     assert build_rule(enabled=False).state_at(monday) == "off"
+
+
+def test_a_check_names_the_rules_that_nobody_can_approve(alice: User) -> None:
+    group = factories.make_group("ops", [alice])
+    make_rule(group, name="Deletions")
+    make_rule(group, name="Resting", enabled=False)
+    make_rule(name="Own")
+    assert checks.check_approvers(None, databases=["default"]) == []
+    alice.is_active = False
+    alice.save()
+    (warning,) = checks.check_approvers(None, databases=["default"])
+    assert warning.id == "catalog.W006" and warning.msg.endswith("do not run: Deletions.")
+    assert checks.check_approvers(None) == []
