@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from django.utils.translation import gettext as _
@@ -11,8 +10,10 @@ from django.utils.translation import ngettext
 from catalog.conditions import definitions, windows, words
 from catalog.conditions.mistakes import Mistake
 from catalog.models import ApprovalRule
-from catalog.policy import messages
+from catalog.policy import asking, messages
 from catalog.policy.asking import PERSON, Ask
+from catalog.policy.definitions import Snapshot, ToolDefinition
+from catalog.policy.rules import Requester
 from catalog.schemas import errors
 from toolhub.invisible import show
 
@@ -65,8 +66,11 @@ def describe_asked(row: ApprovalRule, approvers: int) -> str:
     return text % {"group": show(row.group.name), "number": f"{approvers:,}"}
 
 
-def describe_asks(asks: Sequence[Ask], *, own: bool) -> list[str]:
-    """Return what the calls of a person's tool ask, a sentence for each question. `own`: this person reads it."""
+def describe_asks(
+    snapshot: Snapshot, requester: Requester, tool: ToolDefinition, now: float, environment: str, *, own: bool
+) -> list[str]:
+    """Return what calls of the tool by this person ask, a sentence for each question. `own`: the person reads it."""
+    asks = asking.all_asks(snapshot, requester, tool, now, environment)
     return [_describe_ask(ask, own=own) for ask in asks]
 
 
