@@ -37,6 +37,8 @@ CHOICES = (
 )
 REJECTED = frozenset({INVALID_ARGUMENTS, REFUSED, UNKNOWN_TOOL, LIMITED, APPROVAL_DENIED, APPROVAL_EXPIRED})
 """Outcomes of attempts that were rejected before anything ran."""
+NOT_FAILED = frozenset({OK, WAITING})
+"""Outcomes that statistics do not count as failed: what comes of a call that waits is another call's outcome."""
 NOT_RUN = REJECTED | {WAITING}
 """Outcomes of attempts in which nothing ran. The call that runs after an approval is another one."""
 OWNER_OUTCOMES = {REFUSED: UNKNOWN_TOOL}

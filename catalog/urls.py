@@ -3,7 +3,7 @@ from __future__ import annotations
 from django.urls import path
 
 from catalog.accounts import clients
-from catalog.views import access_requests, accounts, secrets, tools
+from catalog.views import access_requests, accounts, approvals, secrets, tools
 
 app_name = "catalog"
 urlpatterns = [
@@ -12,6 +12,13 @@ urlpatterns = [
     path("requests/", access_requests.listing, name="requests"),
     path("requests/toolset/<int:pk>/", access_requests.toolset, name="request"),
     path("requests/<int:pk>/withdraw/", access_requests.withdraw, name="request-withdraw"),
+    path("approvals/", approvals.listing, name="approvals"),
+    path("approvals/count/", approvals.count, name="approvals-count"),
+    path("approvals/temporary/<int:pk>/revoke/", approvals.revoke, name="temporary-revoke"),
+    path("approvals/<uuid:pk>/", approvals.detail, name="approval"),
+    path("approvals/<uuid:pk>/approve/", approvals.approve, name="approval-approve"),
+    path("approvals/<uuid:pk>/deny/", approvals.deny, name="approval-deny"),
+    path("approvals/<uuid:pk>/withdraw/", approvals.withdraw, name="approval-withdraw"),
     path("calls/<uuid:pk>/report/", access_requests.report, name="report-call"),
     path("secrets/", secrets.listing, name="secrets"),
     path("secrets/<slug:name>/", secrets.enter, name="secret-enter"),

@@ -17,6 +17,7 @@ import ast
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -151,6 +152,12 @@ RULES: tuple[Rule, ...] = (
     Rule("requests/", SIGNED_IN),
     Rule("requests/toolset/<int:pk>/", SIGNED_IN, "GET POST", at="requests/toolset/{catalog_toolset}/"),
     Rule("requests/<int:pk>/withdraw/", OWNER, "POST", at="requests/{access_request}/withdraw/"),
+    Rule("approvals/", SIGNED_IN),
+    Rule("approvals/count/", SIGNED_IN),
+    Rule("approvals/<uuid:pk>/", OWNER, at="approvals/{approval}/"),
+    Rule("approvals/<uuid:pk>/approve/", OWNER, "POST", at="approvals/{approval}/approve/"),
+    Rule("approvals/<uuid:pk>/deny/", OWNER, "POST", at="approvals/{approval}/deny/"),
+    Rule("approvals/<uuid:pk>/withdraw/", OWNER, "POST", at="approvals/{approval}/withdraw/"),
     Rule("calls/<uuid:pk>/report/", OWNER, "POST", at="calls/{call}/report/"),
     Rule("secrets/", SIGNED_IN),
     Rule("secrets/<slug:name>/", OWNER, "POST", at="secrets/{secret}/"),
@@ -691,7 +698,7 @@ def create_address_values(owner: User) -> dict[str, Any]:
             rule_name=approval_rule.name,
             asks="person",
             arguments="{}",
-            binding="census",
+            binding="of the admin",
             expires=now,
         ),
         "catalog.valuelist": factories.make_value_list("census", {owner: ["census"]}),
@@ -705,6 +712,22 @@ def create_address_values(owner: User) -> dict[str, Any]:
             person=owner, kind="toolset", toolset=toolset, name="Census", reason="census"
         ),
         "call_report": CallReport.objects.create(person=owner, call_id=call.pk, name="census_tool", outcome="timeout"),
+        # Bound to nothing that is there: whoever decides finds it void.
+        "approval": Approval.objects.create(
+            call_id=call.pk,
+            user=owner,
+            credential=issued.credential_id,
+            credential_name="census",
+            client="census 1",
+            tool=tool,
+            tool_name="census_tool",
+            rule_name="census",
+            asks="person",
+            arguments='{"password":{"$redacted":"hmac-sha256:0","length":9},"table":"census"}',
+            binding="census",
+            context="census",
+            expires=now + timedelta(days=1),
+        ),
         "catalog.task": Task.objects.create(user=owner, tool="census_tool", credential=issued.credential_id),
         "catalog.storedresult": StoredResult.objects.create(user=owner, body=b"text", expires_at=now),
         "audit.call": call,
@@ -739,6 +762,7 @@ def collect_address_values(models: dict[str, Any]) -> dict[str, Any]:
         "account_pk": models["account"].pk if "account" in models else 1,
         "access_request": models["access_request"].pk,
         "call_report": models["call_report"].pk,
+        "approval": models["approval"].pk,
         "token": models["access.accesstoken"].pk,
         "app": models["oauth.connectedapp"].pk,
         "passkey": models["mfa.authenticator"].pk,
@@ -761,6 +785,7 @@ ABSENT: dict[str, Any] = {
     "account": "no-such-account",
     "access_request": 999_999_999,
     "call_report": 999_999_999,
+    "approval": uuid.UUID(int=4 << 76 | 2 << 62),
     "token": 999_999_999,
     "app": 999_999_999,
     "passkey": 999_999_999,

@@ -13,7 +13,8 @@ from django.contrib.auth.models import User
 from django.core.management import call_command, get_commands
 
 from catalog.models import Grant
-from catalog.policy import snapshot, visibility
+from catalog.policy import asking, snapshot, visibility
+from catalog.policy.rules import Requester
 from tests import factories
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -97,7 +98,7 @@ CATALOGUES = re.findall(r"^```yaml\n(toolhub: 1\n.*?)^```", README, re.DOTALL | 
 @pytest.mark.parametrize("content", CATALOGUES, ids=range(len(CATALOGUES)))
 def test_every_catalogue_in_the_readme_can_be_imported(content, tmp_path):
     User.objects.create_user("demo")
-    for group in ("support", "support-emea"):
+    for group in ("support", "support-emea", "support-leads", "finance"):
         factories.make_group(group)
     file = tmp_path / "catalogue.yaml"
     file.write_text(content, encoding="utf-8")
@@ -107,7 +108,7 @@ def test_every_catalogue_in_the_readme_can_be_imported(content, tmp_path):
 
 @pytest.mark.django_db
 def test_support_reads_any_customer_and_changes_only_those_of_its_region_as_the_readme_says(tmp_path):
-    (content,) = [one for one in CATALOGUES if "conditions:" in one]
+    (content,) = [one for one in CATALOGUES if "support-emea" in one]
     member, other = User.objects.create_user("member"), User.objects.create_user("other")
     for group, people in (("support", [member, other]), ("support-emea", [member])):
         factories.make_group(group, people)
@@ -123,3 +124,26 @@ def test_support_reads_any_customer_and_changes_only_those_of_its_region_as_the_
 
     assert see(member, monday) == {"read_customer": ["number"], "update_customer": ["email", "number"]}
     assert see(member, sunday) == see(other, monday) == {"read_customer": ["number"]}
+
+
+@pytest.mark.django_db
+def test_deletions_and_large_payments_at_night_ask_as_the_readme_says(tmp_path):
+    (content,) = [one for one in CATALOGUES if "approval_rules:" in one]
+    member = User.objects.create_user("member")
+    for group in ("support", "support-leads", "finance"):
+        factories.make_group(group, [member])
+    file = tmp_path / "catalogue.yaml"
+    file.write_text(content, encoding="utf-8")
+    call_command("importtools", str(file), stdout=StringIO())
+    catalogue = snapshot.refresh()
+    monday, sunday = (datetime(2026, 11, day, 9, tzinfo=UTC).timestamp() for day in (23, 22))
+
+    def ask(name, now, **arguments):
+        found = asking.find_asks(
+            catalogue, Requester(member.pk), catalogue.tools[name], now, "production", arguments, arguments
+        )
+        return [one.group_name for one in found]
+
+    assert ask("delete_customer", monday, number=7) == ["support-leads"]
+    for now, amount, asked in ((sunday, 1001, ["finance"]), (sunday, 1000, []), (monday, 1001, [])):
+        assert ask("pay_invoice", now, invoice="7", amount=amount) == asked

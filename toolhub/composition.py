@@ -18,6 +18,7 @@ from catalog.approvals import approvers
 from catalog.calls import history, origins
 from catalog.errors import Cancellation
 from catalog.models import PersonalSecret
+from catalog.models.approval_rules import approves_more, find_approving_groups
 from catalog.models.value_lists import find_groups_with_values, has_more_values
 from catalog.policy import grant_targets, messages, snapshot, visibility
 from toolhub import case_records
@@ -92,6 +93,8 @@ def connect() -> None:
             reaches_more=_reaches_more,
             groups_with_access=_find_groups_with_access,
             group_losses=approvers.describe_losses,
+            approves_more=approves_more,
+            approving_groups=find_approving_groups,
             managed_memberships=identity_groups.find_managed,
             toolsets_for=_toolsets_for,
             has_connected_app=_has_connected_app,
@@ -111,14 +114,11 @@ def connect() -> None:
 
 
 def _reaches_more(user_id: int, other_id: int) -> bool:
-    if grant_targets.reaches_more(user_id, other_id) or has_more_values(user_id, other_id):
-        return True
-    return approvers.approves_more(user_id, other_id)
+    return grant_targets.reaches_more(user_id, other_id) or has_more_values(user_id, other_id)
 
 
 def _find_groups_with_access(group_ids: frozenset[int]) -> frozenset[int]:
-    found = grant_targets.find_groups_with_access(group_ids) | find_groups_with_values(group_ids)
-    return found | approvers.find_approving_groups(group_ids)
+    return grant_targets.find_groups_with_access(group_ids) | find_groups_with_values(group_ids)
 
 
 def _cancel_call(call_id: UUID, username: str) -> None:

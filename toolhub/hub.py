@@ -12,6 +12,7 @@ from audit import maintenance, recorder
 from catalog.approvals import requests as approval_requests
 from catalog.approvals import webhook
 from catalog.calls import stored_results, tasks
+from catalog.calls.approval import Waits
 from catalog.openapi import document_import
 from catalog.runners.sql_query.readers import SqliteReaders
 from catalog.upstreams import schedule
@@ -102,6 +103,7 @@ class Hub:
             privacy.hide_memory()
             self.install()
             await self.server.start()
+            parts.get(Waits).are_over = False
             schedule.start()
             recorder.audit_log().take_jobs()  # the scheduler now runs the log's jobs
             self.scheduler.start()
@@ -113,6 +115,7 @@ class Hub:
         May be called twice.
         """
         self._stopped = True
+        parts.get(Waits).are_over = True  # nobody knows how long people take
         await self.server.drain(seconds)
         await self.test_runs.stop()
         await self.sockets.stop()
@@ -148,6 +151,7 @@ def background_jobs() -> list[Job]:
 
 def _end_expired_approvals() -> None:
     approval_requests.expire()
+    approval_requests.remove_old()
 
 
 def _remove_expired_tasks() -> None:

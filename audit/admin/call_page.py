@@ -57,6 +57,9 @@ def _decision(call: Call) -> list[tuple[str, str]]:
         outcomes.UNKNOWN_TOOL: _("Rejected: no tool, prompt or resource has this name."),
         outcomes.LIMITED: _("Rejected: a rate limit was reached."),
         outcomes.INVALID_ARGUMENTS: _("Rejected: the arguments do not match the schema."),
+        outcomes.WAITING: _("Waited for approval. Nothing ran: a call that runs after an approval has its own entry."),
+        outcomes.APPROVAL_DENIED: _("Rejected: a person denied the approval."),
+        outcomes.APPROVAL_EXPIRED: _("Rejected: nobody approved it in time, or its approval was lost."),
     }  # fmt: skip
     found = [(_("Decision"), decisions.get(call.outcome, _("Allowed to run.")))]
     found.append((_("Rule"), hooks.sentence(call.rule_reason, call.rule) or _("no rule")))

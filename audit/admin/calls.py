@@ -63,7 +63,8 @@ MAX_COUNTED_CLIENTS = 200
 LABEL_TONES = {
     "ok": "success", "running": "info", "input_required": "info", "unknown": "danger", "tool_error": "danger",
     "timeout": "danger", "refused": "warning", "unknown_tool": "warning", "limited": "warning",
-    "invalid_arguments": "warning", "cancelled": "warning",
+    "invalid_arguments": "warning", "cancelled": "warning", "waiting": "info", "approval_denied": "warning",
+    "approval_expired": "warning",
 }  # fmt: skip
 
 

@@ -153,7 +153,7 @@ def _add_counts(rows: list[tuple[Any, ...]]) -> None:
             hourly = hour >= recent or what in {OUTCOME, TOOK}
             for span, at in ((DAY, day), (HOUR, hour)) if hourly else ((DAY, day),):
                 calls[span, at, what, key] += 1
-                failed[span, at, what, key] += row[5] != outcomes.OK
+                failed[span, at, what, key] += row[5] not in outcomes.NOT_FAILED
     if not calls:
         return
     adapt_time = connection.ops.adapt_datetimefield_value

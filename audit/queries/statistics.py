@@ -80,7 +80,7 @@ class Report:
     """Whether `counted_until` is the current time."""
     slots: list[Slot]
     tools: list[tuple[str, int, int]]
-    """Name, number of calls, and number of those that did not end with ok; the busiest first."""
+    """Name, number of calls, and number of those that failed; the busiest first."""
     users: list[tuple[int, int, int]]
     """The same by the id of the user."""
 
@@ -153,7 +153,7 @@ def _report(period: str, now: datetime | None) -> Report:
                 slots[index].took[key] += 1
             else:
                 extra[what][key] += 1
-                failed[what][key] += row[5] != outcomes.OK
+                failed[what][key] += row[5] not in outcomes.NOT_FAILED
     tools, users = (
         _rank_busiest(coarse, what, start, extra[what], failed[what]) for what in (rollups.TOOL, rollups.USER)
     )

@@ -27,7 +27,7 @@ MAX_OPEN = 20
 """Maximum open requests of one person, and as many reported calls."""
 MAX_PER_DAY = 50
 """Maximum requests of one person in 24 hours, withdrawn ones too; and as many reported calls."""
-NOT_FAILED: Final = frozenset({outcomes.OK, outcomes.RUNNING, outcomes.INPUT_REQUIRED})
+NOT_FAILED: Final = frozenset({outcomes.OK, outcomes.RUNNING, outcomes.INPUT_REQUIRED, outcomes.WAITING})
 
 
 class Refused(Exception):

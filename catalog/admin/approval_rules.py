@@ -69,7 +69,10 @@ class ApprovalRuleAdmin(ConditionsAdmin):
     fieldsets: ClassVar[Any] = (
         (None, {"fields": ("name", "enabled")}),
         (_("Applies to (choose one)"), {"fields": ("tool", "toolset", "grant", "all_tools")}),
-        (_("Only for some calls"), {"fields": ("destructive_only", "conditions", "windows", "outside_windows")}),
+        (
+            _("Only for some calls"),
+            {"fields": ("destructive_only", "conditions", "first_time", "windows", "outside_windows")},
+        ),
         (_("Who approves"), {"fields": ("asks", "group", "four_eyes", "accepts_client", "minutes")}),
         (_("Reason"), {"fields": ("note",)}),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import User
 from django.db.models import Count, IntegerField, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.utils.translation import gettext, ngettext
@@ -38,18 +38,6 @@ def find_without_approvers(rows: QuerySet[ApprovalRule] | None = None) -> QueryS
 def find_rules_of(group_ids: Iterable[int]) -> QuerySet[ApprovalRule]:
     """Return the rules that ask the members of one of these groups."""
     return ApprovalRule.objects.filter(group__in=list(group_ids)).order_by("name")
-
-
-def find_approving_groups(group_ids: Iterable[int]) -> frozenset[int]:
-    """Return those of the groups whose members approve: whoever joins can let calls of others run."""
-    found = find_rules_of(group_ids).order_by().values_list("group", flat=True)
-    return frozenset(found)
-
-
-def approves_more(user_id: int, other_id: int) -> bool:
-    """Return whether the first user can approve calls that the second cannot."""
-    asked = Group.objects.filter(approval_rules__isnull=False)
-    return asked.filter(user=user_id).exclude(user=other_id).exists()
 
 
 def describe_losses(group_ids: Iterable[int], viewer: Any) -> str:

@@ -23,6 +23,7 @@ from catalog.policy.rules import Requester
 CONTEXT_SALT: Final = "toolhub.approvals.context"
 BINDING_SALT: Final = "toolhub.approvals.binding"
 ARGUMENT_SALT: Final = "toolhub.approvals.argument"
+KNOWN_SALT: Final = "toolhub.approvals.known"
 SEAL_SALT: Final = "toolhub.approvals.seal"
 TEMPORARY_SALT: Final = "toolhub.approvals.temporary"
 _canonical = json.JSONEncoder(ensure_ascii=True, sort_keys=True, separators=(",", ":"), allow_nan=False).encode
@@ -61,6 +62,11 @@ def bind(context: str, user_id: int, credential_id: str, ask: Ask, arguments: Ma
 def digest_arguments(context: str, arguments: Mapping[str, Any]) -> dict[str, str]:
     """Return the digest of the value of each argument, for comparisons in this context."""
     return {name: _digest(ARGUMENT_SALT, [context, name, value]) for name, value in arguments.items()}
+
+
+def digest_known(rule_id: int, user_id: int, tool_id: int, value: Any) -> str:
+    """Return the digest of a value that a person has had an approved call with."""
+    return _digest(KNOWN_SALT, [rule_id, user_id, tool_id, value])
 
 
 def seal(row: Approval | TemporaryApproval) -> str:

@@ -105,7 +105,7 @@ def is_current(row: Approval, catalogue: Snapshot) -> bool:
     tool = catalogue.items.get(("tool", row.tool_id or 0))
     if not isinstance(tool, ToolDefinition) or not bindings.is_sealed(row):
         return False
-    rules = _find_rules(catalogue, tool, row.rule_ids)
+    rules = find_rules(catalogue, tool, row.rule_ids)
     if rules is None:
         return False
     found = bindings.find_context(
@@ -114,7 +114,7 @@ def is_current(row: Approval, catalogue: Snapshot) -> bool:
     return found == row.context
 
 
-def _find_rules(catalogue: Snapshot, tool: ToolDefinition, ids: list[int]) -> list[AskRule] | None:
+def find_rules(catalogue: Snapshot, tool: ToolDefinition, ids: list[int]) -> list[AskRule] | None:
     """Return the rules of a request that are still there, in their order; None when one is not."""
     known = {rule.id: rule for rule in catalogue.asks_by_tool.get(tool.id, ())}
     known |= {rule.id: rule for rules in catalogue.asks_by_grant.values() for rule in rules}

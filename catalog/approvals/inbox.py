@@ -2,20 +2,42 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from django.db.models import F, Q, QuerySet
+from django.contrib.auth.models import User
+from django.db.models import Count, Exists, F, Max, Q, QuerySet, Subquery, Value
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
+from audit import outcomes
 from audit.models import Call
-from catalog.models import Approval
+from catalog.models import Approval, ApprovalRule
 from catalog.models.approvals import TRIED
 from catalog.policy.asking import APPROVERS, PERSON
 
 RECENT: Final = timedelta(days=7)
 MAX_SIMILAR: Final = 5
 State = Approval.State
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What every page of a person says of their approvals."""
+
+    takes_part: bool
+    """Whether there may be something for them: they are an approver, or a call of theirs has asked."""
+    waiting: int
+    newest: str
+    """Id of the newest request that waits for them; "" without one."""
+    newest_at: float
+    """When that was made, in seconds since 1970; 0 without one."""
+    version: str
+    """Another text when their page of approvals shows something else."""
+
+
+NOTHING: Final = Summary(False, 0, "", 0.0, "")
 
 
 def _asked(user: Any) -> Q:
@@ -57,11 +79,65 @@ def list_similar(row: Approval, most: int = MAX_SIMILAR) -> list[Approval]:
 
 
 def list_earlier_calls(row: Approval, most: int = MAX_SIMILAR) -> list[Call]:
-    """Return the person's latest calls of the same tool that ran before, the newest first: to know how they ended."""
-    rows = Call.objects.filter(user_id=row.user_id, name=row.tool_name).exclude(pk=row.call_id)
-    return list(rows.order_by("-started_at")[:most])
+    """Return the person's latest calls of the same tool from before the request, the newest first.
+
+    Without those that waited: what came of them is another call.
+    """
+    # Ids of calls are in the order of their times, and indexed together with users and with names.
+    rows = Call.objects.filter(user_id=row.user_id, name=row.tool_name, pk__lt=row.call_id)
+    return list(rows.exclude(outcome=outcomes.WAITING).order_by("-pk")[:most])
 
 
 def count_waiting(user: Any) -> int:
     """Return how many requests this user can decide now."""
     return waiting_for(user).count()
+
+
+def find_next(user: Any, row: Approval) -> Approval | None:
+    """Return the request after this one among those that wait for the user; the oldest of all after the last one."""
+    rows = waiting_for(user).exclude(pk=row.pk)
+    later = rows.filter(Q(created__gt=row.created) | Q(created=row.created, pk__gt=row.pk))
+    return later.first() or rows.first()
+
+
+def find_previous(user: Any, row: Approval) -> Approval | None:
+    """Return the request before this one among those that wait for the user; the newest of all before the first one."""
+    rows = waiting_for(user).exclude(pk=row.pk).order_by("-created", "-pk")
+    earlier = rows.filter(Q(created__lt=row.created) | Q(created=row.created, pk__lt=row.pk))
+    return earlier.first() or rows.first()
+
+
+def summarise(user: Any, now: datetime | None = None) -> Summary:
+    """Return the summary of this user, with one query."""
+    at = timezone.now() if now is None else now
+    own = Approval.objects.filter(Q(user=user.pk) | Q(maker=user.pk))
+    rules = ApprovalRule.objects.filter(asks=APPROVERS, enabled=True, group__in=user.groups.values("pk"))
+    waiting = waiting_for(user, at).select_related(None)
+    found = (
+        User.objects.filter(pk=user.pk)
+        .order_by()
+        .values_list(
+            Exists(rules),
+            Exists(own),
+            Coalesce(Subquery(_count(waiting)), 0),
+            Subquery(waiting.order_by("-created", "-pk").values("pk")[:1]),
+            Subquery(waiting.order_by("-created", "-pk").values("created")[:1]),
+            Coalesce(Subquery(_count(own_open(user, at).select_related(None))), 0),
+            Subquery(own.order_by().annotate(row=Value(1)).values("row").annotate(at=Max("decided_at")).values("at")),
+        )
+        .first()
+    )
+    if found is None:
+        return NOTHING
+    approves, has_own, number, newest, newest_at, own_number, decided = found
+    version = f"{number} {newest} {own_number} {_seconds(decided)}"
+    takes_part = bool(approves or has_own or number)
+    return Summary(takes_part, number, "" if newest is None else str(newest), _seconds(newest_at), version)
+
+
+def _seconds(at: datetime | None) -> float:
+    return 0.0 if at is None else at.timestamp()
+
+
+def _count(rows: QuerySet[Approval]) -> Any:
+    return rows.order_by().annotate(row=Value(1)).values("row").annotate(number=Count("pk")).values("number")

@@ -6,11 +6,12 @@ Every change is one conditional UPDATE or a locked row, so that of two processes
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 from django.utils import timezone
@@ -124,8 +125,16 @@ def _make(question: Question, asked: Asked, now: datetime) -> Approval:
     return made
 
 
-def use(approvals: Iterable[Approval | TemporaryApproval], call_id: uuid.UUID, snapshot: Snapshot) -> bool:
-    """Use all these approvals for one call; return False, and change nothing, unless each can still be used."""
+def use(
+    approvals: Iterable[Approval | TemporaryApproval],
+    call_id: uuid.UUID,
+    snapshot: Snapshot,
+    remember: Callable[[], None] = lambda: None,
+) -> bool:
+    """Use all these approvals for one call; return False, and change nothing, unless each can still be used.
+
+    `remember` runs in the transaction of the use.
+    """
     now = timezone.now()
     with transaction.atomic():
         for known in sorted(approvals, key=lambda row: str(row.pk)):
@@ -143,6 +152,7 @@ def use(approvals: Iterable[Approval | TemporaryApproval], call_id: uuid.UUID, s
             row.seal = bindings.seal(row)
             row.save(update_fields=["state", "used_by", "seal"])
             log.record("used", KIND, name_for_log(row), None, {"call": str(call_id)}, actor=row.user.get_username())
+        remember()
     return True
 
 
@@ -155,10 +165,11 @@ def is_usable(row: Approval, snapshot: Snapshot, now: datetime) -> bool:
 
 def end(row: Approval, state: str, actor: str) -> bool:
     """End a request that waits or was not used; return whether it was still so."""
-    changed = Approval.objects.filter(pk=row.pk, state__in=Approval.LIVE).update(state=state)
-    if changed:
-        verb = {State.EXPIRED: "expired", State.WITHDRAWN: "withdrawn"}.get(State(state), "voided")
-        log.record(verb, KIND, name_for_log(row), {"state": str(row.state)}, {"state": str(state)}, actor=actor)
+    with transaction.atomic():
+        changed = Approval.objects.filter(pk=row.pk, state__in=Approval.LIVE).update(state=state)
+        if changed:
+            verb = {State.EXPIRED: "expired", State.WITHDRAWN: "withdrawn"}.get(State(state), "voided")
+            log.record(verb, KIND, name_for_log(row), {"state": str(row.state)}, {"state": str(state)}, actor=actor)
     row.state = state
     return bool(changed)
 
@@ -169,6 +180,18 @@ def expire(now: datetime | None = None, most: int = 1_000) -> int:
     rows = Approval.objects.filter(state__in=Approval.LIVE, expires__lte=at).select_related("user")
     with transaction.atomic():
         return sum(end(row, State.EXPIRED, "toolhub") for row in rows[:most])
+
+
+def remove_old(now: datetime | None = None) -> int:
+    """Delete the requests that are as old as the calls that retention removes; return how many.
+
+    Temporary approvals go with them. Without retention, everything stays.
+    """
+    if not settings.KEEP_CALLS_DAYS:
+        return 0
+    before = (timezone.now() if now is None else now) - timedelta(days=settings.KEEP_CALLS_DAYS)
+    TemporaryApproval.objects.filter(expires__lt=before).delete()
+    return Approval.objects.filter(expires__lt=before).exclude(state__in=Approval.LIVE).delete()[0]
 
 
 def name_for_log(row: Approval) -> str:

@@ -28,10 +28,10 @@ from audit import outcomes, recorder
 from audit.recorder import Intent
 from audit.types import Reason
 from catalog import threads
-from catalog.approvals import bindings, decisions, requests, temporary
+from catalog.approvals import bindings, decisions, known_values, requests, temporary
 from catalog.approvals.bindings import Question
 from catalog.approvals.requests import Asked, TooMany
-from catalog.calls import call_log
+from catalog.calls import call_log, tasks
 from catalog.calls.prepared_tools import PreparedTool
 from catalog.errors import CallNotLogged, ClientLacks, ClientRefused, NeedsInput, NotApproved
 from catalog.functions.channel import Channel
@@ -44,6 +44,7 @@ from catalog.policy.rules import Requester
 from catalog.schemas import patterns, validator
 from catalog.secrets import resolve
 from toolhub import contact, deadline
+from toolhub.parts import parts
 
 log = logging.getLogger(__name__)
 WAIT_SECONDS: Final = 50.0
@@ -68,6 +69,8 @@ class Subject:
     arguments: str
     """Redacted, for the log and for approvers."""
     values: Mapping[str, Any]
+    first_times: Mapping[int, Any]
+    """Rules that ask the first time with a value, by id, with the value of this call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +120,15 @@ async def _find_subject(
 
     Raises CallNotLogged when the secrets that an approval is bound to cannot be read.
     """
-    asks = await _find_asks(what, catalogue, prepared, tool, arguments)
+    credential = what.caller.credential
+    complete = prepared.complete(arguments)
+    first_times = asking.find_first_times(catalogue, tool, complete)
+    known: frozenset[int] = frozenset()
+    if first_times:
+        known = await _in_storage(lambda: known_values.find(credential.user_id, tool.id, first_times))
+    asks = await _find_asks(what, catalogue, tool, arguments, complete, known)
     if not asks:
         return None
-    credential = what.caller.credential
     names = tuple(resolve.sent_by(prepared.tool))
     now = time.time()
 
@@ -133,21 +141,29 @@ async def _find_subject(
         ]
 
     contexts = await _in_storage(read)
+    rules = {rule.id for ask in asks for rule in ask.rules}
+    asked_first = {rule: value for rule, value in first_times.items() if rule in rules}
     questions = tuple(
         Question(ask, context, bindings.bind(context, credential.user_id, credential.id, ask, arguments))
         for ask, context in zip(asks, contexts, strict=True)
     )
-    return Subject(what, prepared.tool, catalogue, questions, prepared.rejected_arguments_text(arguments), arguments)
+    return Subject(
+        what, prepared.tool, catalogue, questions, prepared.rejected_arguments_text(arguments), arguments, asked_first
+    )
 
 
 async def _find_asks(
-    what: Intent, catalogue: Snapshot, prepared: PreparedTool, tool: ToolDefinition, arguments: dict[str, Any]
+    what: Intent,
+    catalogue: Snapshot,
+    tool: ToolDefinition,
+    arguments: dict[str, Any],
+    complete: dict[str, Any],
+    known: frozenset[int],
 ) -> tuple[Ask, ...]:
     """Return the questions of a call; large arguments are looked at off the event loop. In doubt, all of them."""
     credential = what.caller.credential
     requester = Requester(credential.user_id, credential.toolset_ids)
     now = time.time()
-    complete = prepared.complete(arguments)
 
     def find(seconds: float) -> tuple[Ask, ...]:
         began = time.thread_time()
@@ -158,7 +174,7 @@ async def _find_asks(
 
         with patterns.regex_budget(seconds):
             return asking.find_asks(
-                catalogue, requester, tool, now, settings.ENVIRONMENT, arguments, complete, check_time
+                catalogue, requester, tool, now, settings.ENVIRONMENT, arguments, complete, check_time, known
             )
 
     if size_of(arguments, validator.MAX_INLINE_BYTES) <= validator.MAX_INLINE_BYTES:
@@ -198,7 +214,13 @@ async def _look(subject: Subject) -> list[Approval | TemporaryApproval] | None:
 async def use(approved: Approved, call_id: UUID) -> None:
     """Use the approvals for one run, and name them in its log entry. Raises NotApproved when one was lost."""
     subject, approvals = approved.subject, approved.approvals
-    if not await _in_storage(lambda: requests.use(approvals, call_id, snapshot.current())):
+    user_id = subject.what.caller.user_id
+
+    def remember() -> None:
+        if subject.first_times:
+            known_values.remember(user_id, subject.tool.id, subject.first_times)
+
+    if not await _in_storage(lambda: requests.use(approvals, call_id, snapshot.current(), remember)):
         await _refuse_lost(subject)
     names = ", ".join(dict.fromkeys(_name_approver(row) for row in approvals))
     what = subject.what
@@ -253,6 +275,14 @@ def _withdraw(rows: Sequence[Approval], username: str) -> None:
         requests.end(row, State.WITHDRAWN, username)
 
 
+class Waits:
+    """The waits of this process: they end when it stops."""
+
+    def __init__(self) -> None:
+        self.are_over = False
+        """Whether calls no longer wait: each ends as one whose patience is over, and its request stays."""
+
+
 class _Wait:
     """One call that waits for the answers to its questions."""
 
@@ -271,7 +301,7 @@ class _Wait:
                 await self._look_again()
                 if all(row.state == State.APPROVED for row in self._rows):
                     return
-                if until is not None and loop.time() >= until:
+                if parts.get(Waits).are_over or (until is not None and loop.time() >= until):
                     raise self._not_yet()
                 if loop.time() >= next_progress:
                     step, next_progress = step + 1, loop.time() + PROGRESS_SECONDS
@@ -367,7 +397,7 @@ class _Wait:
             for question, row in zip(self._subject.questions, self._rows, strict=True)
             if row.state == State.WAITING
         ]
-        return f"Waiting for approval by {_people(waiting)}"
+        return f"{tasks.WAITING_MESSAGE} by {_people(waiting)}"
 
     def _not_yet(self) -> NotApproved:
         pairs = list(zip(self._subject.questions, self._rows, strict=True))

@@ -97,7 +97,7 @@ async def call_tool(
                 what, outcomes.REFUSED, str(error), "MissingCapability", reason=reason
             )
             raise error
-    may_ask = catalogue.may_ask(tool)
+    may_ask = tool.id in catalogue.asking_tools
     if tool.id in catalogue.limits_by_tool and not may_ask:
         await _take_limits(catalogue, what, prepared, tool, arguments)
     sent = arguments

@@ -36,6 +36,10 @@ MAX_TTL_MS = 86_400_000
 INTERNAL_ERROR = -32603
 GRACE_PERIOD = timedelta(seconds=10)
 """Allowance for the two writes of a living worker between the logged end of a call and the end of its task."""
+WAITING_MESSAGE = "Waiting for approval"
+"""How the message of a task begins that waits for people: its call has not begun."""
+WAITING_GRACE_PERIOD = timedelta(seconds=60)
+"""Allowance for the worker of such a task, which repeats the message every few seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,9 +223,10 @@ async def end_abandoned() -> int:
     """
 
     def write() -> int:
-        before = timezone.now() - GRACE_PERIOD
+        now = timezone.now()
+        waiting = Q(status_message__startswith=WAITING_MESSAGE, updated_at__gte=now - WAITING_GRACE_PERIOD)
         still_running = Call.objects.filter(outcome=outcomes.RUNNING).values("id")
-        abandoned = Q(status__in=OPEN_STATUSES, updated_at__lt=before) & ~Q(id__in=still_running)
+        abandoned = Q(status__in=OPEN_STATUSES, updated_at__lt=now - GRACE_PERIOD) & ~Q(id__in=still_running) & ~waiting
         sentence = "toolhub stopped while the tool was running. It is unknown whether the tool took effect."
         return Task.objects.filter(abandoned).update(
             status=FAILED,

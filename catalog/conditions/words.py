@@ -70,6 +70,7 @@ _MISTAKES: Final = {
     "secret": gettext_noop("The argument %(path)s is secret, so that no condition can name its values."),
     "no_fixed": gettext_noop("The argument %(path)s is part of an address: clients always send it. Use “equals”."),
     "fixed_denied": gettext_noop("A grant that denies cannot fix a value. Use “equals”."),
+    "first_time_items": gettext_noop("%(path)s names every item of a list. Name one argument."),
     "fixed_asked": gettext_noop("A rule that asks cannot fix a value. Use “equals”."),
     "gone": gettext_noop("Grant %(grant)s denies calls by the argument %(path)s, and the definition has none."),
     "denied_secret": gettext_noop("Grant %(grant)s denies calls by the secret argument %(path)s."),

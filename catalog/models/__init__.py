@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 from catalog.models.access_requests import AccessRequest, CallReport
 from catalog.models.accounts import ConnectedAccount
 from catalog.models.approval_rules import ApprovalRule
-from catalog.models.approvals import Approval, TemporaryApproval
+from catalog.models.approvals import Approval, KnownValue, TemporaryApproval
 from catalog.models.imports import ImportBatch, ImportedDocument, ImportedItem
 from catalog.models.items import Prompt, Resource
 from catalog.models.reviews import ReviewDecision
@@ -33,6 +33,7 @@ __all__ = [
     "ImportBatch",
     "ImportedDocument",
     "ImportedItem",
+    "KnownValue",
     "Limit",
     "PersonalSecret",
     "Prompt",

@@ -91,6 +91,15 @@ class ApprovalRule(models.Model):
     outside_windows = models.BooleanField(
         _("outside these time windows"), default=False, help_text=_("Ask at all other times: outside office hours.")
     )
+    first_time = models.CharField(
+        _("first time with this argument"),
+        max_length=500,
+        blank=True,
+        help_text=_(
+            "Ask only for values of this argument with which the person has no approved call of the tool yet: "
+            "/customer or /address/country. Empty: every time."
+        ),
+    )
     asks = models.CharField(_("asks"), max_length=10, choices=Asks.choices, default=Asks.APPROVERS)
     group = models.ForeignKey(
         "auth.Group",
@@ -169,3 +178,15 @@ class ApprovalRule(models.Model):
         check_unlike(self, self.name)
         check.approval_rule(self)
         grant_conditions.check_approval_rule(self)
+
+
+def find_approving_groups(group_ids: frozenset[int]) -> frozenset[int]:
+    """Return those of the groups whose members approve calls, by rules that are switched off too."""
+    rules = ApprovalRule.objects.filter(group__in=group_ids).order_by().values_list("group", flat=True)
+    return frozenset(key for key in rules if key is not None)
+
+
+def approves_more(user_id: int, other_id: int) -> bool:
+    """Return whether the first user is a member of a group that approves calls, and the second is not."""
+    rules = ApprovalRule.objects.filter(group__user=user_id).exclude(group__user=other_id)
+    return bool(rules.exists())

@@ -187,3 +187,23 @@ class TemporaryApproval(models.Model):
 
     def __str__(self) -> str:
         return f"{self.tool} for {self.user}"
+
+
+class KnownValue(models.Model):
+    """A value of an argument with which a person had an approved call: a rule for the first time asks no more."""
+
+    rule = models.ForeignKey(ApprovalRule, models.CASCADE, related_name="+")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
+    tool = models.ForeignKey(Tool, models.CASCADE, related_name="+")
+    digest = models.CharField(max_length=64)
+    """Keyed digest of all of that and of the value, which nobody else can make."""
+    created = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        verbose_name = _("known value")
+        verbose_name_plural = _("known values")
+        default_permissions = ()
+        constraints: ClassVar = [models.UniqueConstraint(fields=("digest",), name="one_known_value")]
+
+    def __str__(self) -> str:
+        return f"{self.tool} for {self.user}"

@@ -10,11 +10,12 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 
 from catalog.conditions import flags, words
-from catalog.conditions.definitions import FIXED, Condition, parse
+from catalog.conditions.definitions import FIXED, ITEMS, MAX_STEPS, Condition, parse, parse_path
 from catalog.conditions.expectations import BELONGS_TO
 from catalog.conditions.forms import Alternative, Permission
 from catalog.conditions.item_arguments import ItemArguments
 from catalog.conditions.mistakes import ConditionError, FlagError
+from catalog.conditions.original import Original
 from catalog.models.items import Prompt, Resource
 from catalog.models.tools import Tool
 
@@ -41,6 +42,8 @@ def check_grant(row: Grant) -> None:
 
 def check_approval_rule(row: ApprovalRule) -> None:
     """Raise ValidationError unless the conditions fit a tool of the rule, and all value lists exist."""
+    if row.first_time:
+        _check_first_time(row)
     try:
         conditions = parse(row.conditions)
     except ConditionError:
@@ -49,6 +52,24 @@ def check_approval_rule(row: ApprovalRule) -> None:
         return
     if problem := _find_problem(conditions, _find_tools(row), no_fixed="fixed_asked"):
         raise ValidationError({"conditions": words.mistake(problem)})
+
+
+def _check_first_time(row: ApprovalRule) -> None:
+    """Raise ValidationError unless a tool of the rule has this argument."""
+    problem: ConditionError | None = None
+    try:
+        steps = parse_path(row.first_time)
+    except ValueError:
+        problem = ConditionError("path", path=row.first_time[:100], most=MAX_STEPS)
+    else:
+        if ITEMS in steps:
+            problem = ConditionError("first_time_items", path=steps)
+        elif (found := [Original(one.schema) for one in _find_tools(row)]) and not any(
+            one.has_place(steps) for one in found
+        ):
+            problem = ConditionError("no_argument", path=steps)
+    if problem is not None:
+        raise ValidationError({"first_time": words.mistake(problem)})
 
 
 def _check_flags(row: Grant) -> None:

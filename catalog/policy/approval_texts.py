@@ -26,6 +26,8 @@ def describe_rule(row: ApprovalRule, approvers: int) -> str:
     calls = _describe_calls(row)
     if conditions := _describe_conditions(row):
         calls = _("%(calls)s where %(conditions)s") % {"calls": calls, "conditions": conditions}
+    if first := _describe_first_time(row):
+        calls = _("%(calls)s, %(first)s,") % {"calls": calls, "first": first}
     if times := _describe_windows(row):
         calls = _("%(calls)s, %(times)s,") % {"calls": calls, "times": times}
     if row.asks == ApprovalRule.Asks.APPROVERS and not approvers:
@@ -49,7 +51,7 @@ def describe_target(row: ApprovalRule) -> str:
 
 def describe_when(row: ApprovalRule) -> str:
     """Return for which calls and at what times a rule asks, for a list; empty for one that always does."""
-    parts = [part for part in (_describe_conditions(row), _describe_windows(row)) if part]
+    parts = [part for part in (_describe_conditions(row), _describe_first_time(row), _describe_windows(row)) if part]
     text = parts[0] if parts else ""
     for part in parts[1:]:
         text = _("%(first)s; %(second)s") % {"first": text, "second": part}
@@ -75,7 +77,7 @@ def describe_asks(
 
 
 def _describe_ask(ask: Ask, *, own: bool) -> str:
-    some = all(rule.conditions or rule.windows for rule in ask.rules)
+    some = all(rule.conditions or rule.first_time or rule.windows for rule in ask.rules)
     if ask.asks == PERSON:
         if own:
             return _("For some calls, it asks you to approve.") if some else _("It asks you to approve each call.")
@@ -106,6 +108,16 @@ def _describe_conditions(row: ApprovalRule) -> str:
         return show(words.join([words.translate(one) for one in definitions.parse(row.conditions)]))
     except Mistake as mistake:
         return words.mistake(mistake)
+
+
+def _describe_first_time(row: ApprovalRule) -> str:
+    if not row.first_time:
+        return ""
+    try:
+        name = words.argument_name(definitions.parse_path(row.first_time))
+    except ValueError:
+        name = row.first_time
+    return _("the first time with a value of %(argument)s") % {"argument": show(name)}
 
 
 def _describe_windows(row: ApprovalRule) -> str:

@@ -9,7 +9,7 @@ asks; those that ask the same people are one question, with the strictest of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -76,13 +76,15 @@ def find_asks(
     sent: Mapping[str, Any],
     complete: Mapping[str, Any],
     check_time: CheckTime = lambda: None,
+    known: Collection[int] = (),
 ) -> tuple[Ask, ...]:
     """Return the questions that a call asks before it runs, those to the person first.
 
-    `sent` are the valid arguments with fixed values filled in, `complete` those with defaults as well. Raises
-    BudgetError beyond the budget of patterns, and what `check_time` raises.
+    `sent` are the valid arguments with fixed values filled in, `complete` those with defaults as well. `known` are the
+    ids of the rules for the first time with a value that this person had an approved call with. Raises BudgetError
+    beyond the budget of patterns, and what `check_time` raises.
     """
-    matcher = _Matcher(snapshot, requester.user_id, tool, sent, complete, check_time)
+    matcher = _Matcher(snapshot, requester.user_id, tool, sent, complete, check_time, frozenset(known))
     found = [rule for rule in snapshot.asks_by_tool.get(tool.id, ()) if matcher.asks(rule, now)]
     if snapshot.asks_by_grant:
         found += _asks_of_grants(snapshot, requester, tool, now, environment, matcher)
@@ -103,6 +105,26 @@ def all_asks(snapshot: Snapshot, requester: Requester, tool: ToolDefinition, now
 def _rules_of(snapshot: Snapshot, grant: GrantRule, tool: ToolDefinition) -> list[AskRule]:
     found = snapshot.asks_by_grant.get(grant.id, ())
     return [rule for rule in found if not rule.destructive_only or is_destructive(tool)]
+
+
+def find_first_times(snapshot: Snapshot, tool: ToolDefinition, complete: Mapping[str, Any]) -> dict[int, Any]:
+    """Return for each rule about the first time with a value that can ask for this tool: its id -> the value.
+
+    An argument that is left out has the value null.
+    """
+    rules = [
+        *snapshot.asks_by_tool.get(tool.id, ()),
+        *(one for found in snapshot.asks_by_grant.values() for one in found),
+    ]
+    return {rule.id: _value_at(complete, rule.first_time) for rule in rules if rule.first_time}
+
+
+def _value_at(value: Any, steps: Iterable[str | None]) -> Any:
+    for step in steps:
+        if not isinstance(value, Mapping) or step not in value:
+            return None
+        value = value[step]
+    return value
 
 
 def merge(found: Iterable[AskRule], tool: ToolDefinition) -> tuple[Ask, ...]:
@@ -166,9 +188,11 @@ class _Matcher:
         sent: Mapping[str, Any],
         complete: Mapping[str, Any],
         check_time: CheckTime,
+        known: frozenset[int],
     ) -> None:
         self._snapshot, self._user_id, self._tool = snapshot, user_id, tool
         self._sent, self._complete, self._check_time = sent, complete, check_time
+        self._known = known
         self._original: Original | None = None
 
     def asks(self, rule: AskRule, now: float) -> bool:
@@ -176,6 +200,8 @@ class _Matcher:
         if rule.destructive_only and not is_destructive(self._tool):
             return False
         if rule.windows and windows.is_open(rule.windows, now) == rule.outside_windows:
+            return False
+        if rule.first_time and rule.id in self._known:
             return False
         if not rule.conditions:
             return True

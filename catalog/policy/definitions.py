@@ -274,6 +274,8 @@ class AskRule:
     destructive_only: bool = False
     conditions: tuple[Condition, ...] = ()
     """It asks for calls that satisfy all of them; of the items of a list, one is enough."""
+    first_time: tuple[str | None, ...] = ()
+    """The place of an argument: it asks for values with which the person had no approved call yet. Empty: always."""
     windows: tuple[Window, ...] = ()
     """When it asks; empty: always."""
     outside_windows: bool = False
@@ -340,6 +342,8 @@ class Snapshot:
     asks_by_tool: dict[int, tuple[AskRule, ...]] = field(repr=False)
     """Only tools that an approval rule names: by itself, by a toolset, or with all tools."""
     asks_by_grant: dict[int, tuple[AskRule, ...]] = field(repr=False)
+    asking_tools: frozenset[int] = field(repr=False)
+    """Ids of the tools of which a call can need an approval, whoever makes it and with whatever arguments."""
 
     @classmethod
     def build(
@@ -367,6 +371,7 @@ class Snapshot:
                 (by_user if rule.subject_kind == "user" else by_group).setdefault(rule.subject_id, []).append(rule)
         tools = [item for item in ordered if isinstance(item, ToolDefinition)]
         resources = [item for item in ordered if isinstance(item, ResourceDefinition)]
+        asks_by_tool, asks_by_grant = _asks_by_tool(tools, by_toolset, asks), _asks_by_grant(asks)
         return cls(
             revision=revision,
             tools={tool.name: tool for tool in tools},
@@ -386,13 +391,10 @@ class Snapshot:
             limits_by_method=_limits_by_method(limits),
             value_lists=dict(value_lists or {}),
             flags=dict(flags or {}),
-            asks_by_tool=_asks_by_tool(tools, by_toolset, asks),
-            asks_by_grant=_asks_by_grant(asks),
+            asks_by_tool=asks_by_tool,
+            asks_by_grant=asks_by_grant,
+            asking_tools=frozenset(asks_by_tool) | _reached_by(grants, asks_by_grant, by_toolset),
         )
-
-    def may_ask(self, tool: ToolDefinition) -> bool:
-        """Return whether a call of the tool can need an approval, whoever makes it and with whatever arguments."""
-        return tool.id in self.asks_by_tool or bool(self.asks_by_grant)
 
 
 def _limits_by_method(limits: tuple[LimitRule, ...]) -> dict[str, tuple[LimitRule, ...]]:
@@ -453,6 +455,19 @@ def _asks_by_grant(asks: tuple[AskRule, ...]) -> dict[int, tuple[AskRule, ...]]:
         if rule.target_kind == "grant" and rule.target_id is not None:
             found.setdefault(rule.target_id, []).append(rule)
     return {grant_id: tuple(rules) for grant_id, rules in found.items()}
+
+
+def _reached_by(
+    grants: Iterable[GrantRule], asks_by_grant: Mapping[int, object], by_toolset: Mapping[int, list[Item]]
+) -> set[int]:
+    """Return the ids of the tools that grants with an approval rule allow."""
+    found: set[int] = set()
+    for grant in grants if asks_by_grant else ():
+        if grant.id in asks_by_grant and grant.target_kind == "tool":
+            found.add(grant.target_id)
+        elif grant.id in asks_by_grant and grant.target_kind == "toolset":
+            found.update(item.id for item in by_toolset.get(grant.target_id, ()) if item.kind == "tool")
+    return found
 
 
 def fill_template(text: str, values: Mapping[str, str]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import TypeAlias
 
 from django.conf import settings
@@ -17,7 +18,7 @@ from django.utils import timezone
 from catalog.conditions import definitions, flags
 from catalog.conditions.expectations import BELONGS_TO
 from catalog.conditions.mistakes import ConditionError
-from catalog.models import Grant, Limit, ValueListPart
+from catalog.models import ApprovalRule, Grant, Limit, ValueListPart
 from catalog.policy import loader
 
 Target: TypeAlias = tuple[int | None, int | None, int | None, int | None]
@@ -65,7 +66,14 @@ class _Comparison:
         """Return whether a grant of the second user allows now whatever the grant of the first ever does."""
         if grant.state_at(self.now, settings.ENVIRONMENT) != "in force":
             return False
+        if grant.pk != hers.pk and grant.pk in self._asking:
+            return False
         return self._is_as_wide(grant, hers) and self._are_on(grant, self.other_id, unknown=False)
+
+    @cached_property
+    def _asking(self) -> frozenset[int | None]:
+        """The grants whose calls can need an approval."""
+        return frozenset(ApprovalRule.objects.exclude(grant=None).values_list("grant", flat=True))
 
     def denies(self, grant: Grant, theirs: Grant) -> bool:
         """Return whether a denial of the first user denies whatever the denial of the second ever does."""

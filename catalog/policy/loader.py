@@ -320,11 +320,16 @@ def _read_ask_restrictions(row: ApprovalRule, lists: Collection[str]) -> dict[st
         if any(one.operator == definitions.FIXED for one in conditions):
             raise ConditionError("fixed_asked")
         found = windows.parse(row.windows)
+        first_time = definitions.parse_path(row.first_time) if row.first_time else ()
+    except ValueError:
+        log.warning("approval rule %s cannot be read, so it always asks: first_time", row.pk)
+        return {}
     except Mistake as error:
         log.warning("approval rule %s cannot be read, so it always asks: %s", row.pk, error.code)
         return {}
     kept = tuple(one for one in conditions if one.operator != BELONGS_TO or one.value in lists)
-    return {"conditions": kept, "windows": found, "outside_windows": row.outside_windows and bool(found)}
+    outside = row.outside_windows and bool(found)
+    return {"conditions": kept, "windows": found, "outside_windows": outside, "first_time": first_time}
 
 
 def load_value_lists() -> dict[str, tuple[ValueListEntries, ...]]:

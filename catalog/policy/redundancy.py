@@ -6,7 +6,8 @@
 
 A grant covers another one of the same effect that reaches no other people, no other items, at no other time and in no
 other environment. It has no flag that the other one lacks, and no time windows and conditions, or the same ones. Of two
-equal grants the older one stays. So all that are redundant can be removed together.
+equal grants the older one stays. So all that are redundant can be removed together. A grant with an approval rule
+covers none, because its calls ask, and is never redundant, because the rule would go with it.
 
 It holds for the catalogue as it is: someone who leaves the group that covers their own grant would need it.
 """
@@ -33,8 +34,11 @@ class Redundancy:
 
     def find_cover(self, rule: GrantRule) -> GrantRule | None:
         """Return the widest grant that covers this one: to more people and to a toolset first, then the oldest."""
+        if rule.id in self._snapshot.asks_by_grant:
+            return None
         for key in self._wider_keys(rule):
             found = [other for other in self._grants.get(key, ()) if _covers(other, rule)]
+            found = [other for other in found if other.id not in self._snapshot.asks_by_grant]
             if found:
                 return min(found, key=_by_id)
         return None

@@ -105,7 +105,7 @@ def decide(credential: Credential, item: Item, now: float | None = None) -> Deci
 def find_asks(credential: Credential, tool: ToolDefinition) -> list[Ask]:
     """Return the questions that calls of the tool by this person can ask before they run, now and here."""
     catalogue = snapshot.current()
-    if not catalogue.may_ask(tool):
+    if tool.id not in catalogue.asking_tools:
         return []
     requester = Requester(credential.user_id, credential.toolset_ids)
     return asking.all_asks(catalogue, requester, tool, time.time(), settings.ENVIRONMENT)

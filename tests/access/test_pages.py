@@ -487,7 +487,7 @@ def test_a_page_costs_a_fixed_number_of_queries(
     factories.grant(alice, toolset)
     factories.load()
     client = browser(alice)
-    for path, most in (("/tools/", 6), ("/calls/", 4), ("/tokens/", 6), ("/connect/", 4)):
+    for path, most in (("/tools/", 7), ("/calls/", 5), ("/tokens/", 7), ("/connect/", 5)):
         with django_assert_max_num_queries(most):
             client.get(path)
 

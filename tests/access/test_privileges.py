@@ -15,7 +15,7 @@ from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory
 
 from audit.actions.actor import ActorMiddleware
-from catalog.models import PersonalSecret, Secret
+from catalog.models import ApprovalRule, PersonalSecret, Secret
 from tests import factories
 from tests.catalog.approval_rules import make_rule
 from toolhub.access.models import AccessToken
@@ -29,6 +29,7 @@ NEW = {"password1": "another long phrase 7", "password2": "another long phrase 7
 TOKENS = "/admin/access/accesstoken/"
 MANAGES = ("view_user", "add_user", "change_user", "delete_user", "view_group", "add_group", "change_group")
 GRANTS = ("add_grant", "change_grant", "delete_grant")
+RULES = ("add_approvalrule", "change_approvalrule", "delete_approvalrule")
 
 
 def allow(who: User | Group, *codenames: str) -> None:
@@ -168,16 +169,33 @@ def test_groups_with_grants_are_for_those_who_may_change_grants(manager: User, c
     factories.deny(contractors, factories.make_tool("payroll"))
     with_values = factories.make_group("engineers")
     factories.make_value_list("repositories", {with_values: ["core"]})
-    approving = factories.make_group("approvers")
-    make_rule(approving)
     client = browser(manager)
-    for group in (analysts, with_values, approving):
+    for group in (analysts, with_values):
         assert save_account(client, charlie, groups=[group.pk])[0] == 200, group
     assert save_account(client, manager, groups=[])[0] == 200, "leaving a group that denies is access, too"
     allow(manager, *GRANTS)
     client = browser(User.objects.get(pk=manager.pk))
     assert save_account(client, charlie, groups=[analysts.pk])[0] == 302
     assert list(charlie.groups.all()) == [analysts]
+
+
+def test_groups_that_approve_are_for_those_who_may_change_approval_rules(
+    manager: User, charlie: User, bob: User, browser: Browser
+) -> None:
+    approvers = factories.make_group("approvers", [bob])
+    rule = ApprovalRule.objects.create(name="Ask first", all_tools=True, group=approvers, enabled=False)
+    allow(manager, *GRANTS)
+    for user in (charlie, manager):
+        assert save_account(browser(manager), user, groups=[approvers.pk])[0] == 200, "also while the rule is off"
+    assert browser(manager).post(f"/admin/auth/user/{bob.pk}/password/", NEW).status_code == 403
+    rule.delete()
+    manager = User.objects.get(pk=manager.pk)
+    assert browser(manager).post(f"/admin/auth/user/{bob.pk}/password/", NEW).status_code == 302
+    ApprovalRule.objects.create(name="Ask first", all_tools=True, group=approvers)
+    allow(manager, *RULES)
+    manager = User.objects.get(pk=manager.pk)
+    assert save_account(browser(manager), charlie, groups=[approvers.pk])[0] == 302
+    assert list(charlie.groups.all()) == [approvers]
 
 
 def test_a_group_gets_only_permissions_that_the_editor_holds(manager: User, browser: Browser) -> None:

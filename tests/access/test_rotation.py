@@ -417,6 +417,9 @@ def test_staff_rotate_a_token_of_somebody_else_only_with_the_permission_to_act_a
     successor = AccessToken.objects.get(replaces=token)
     assert (successor.user, successor.digest) == (alice, digest_of(text))
     assert not successor.made_by_owner, "somebody else than its owner has seen it"
+    assert successor.maker == issuer
+    rotate(browser(alice), successor)
+    assert AccessToken.objects.get(replaces=successor).maker is None
     for one, other in ((token, successor), (successor, token)):
         page = client.get(page_of(one, "change")).content.decode()
         assert page_of(other, "change") in page and text not in page

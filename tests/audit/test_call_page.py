@@ -118,6 +118,16 @@ def test_the_decision_names_the_rule_and_the_limit(reader, alice):
     assert open_call(reader, fine).context["decision"][0] == ("Decision", "Allowed to run.")
 
 
+@pytest.mark.parametrize(
+    ("outcome", "start"),
+    [("waiting", "Waited for approval."), ("approval_denied", "Rejected:"), ("approval_expired", "Rejected:")],
+)
+def test_a_call_that_asked_a_person_is_not_said_to_have_been_allowed_to_run(reader, alice, outcome, start):
+    (row,) = save(build_call(1, user=alice, outcome=outcome))
+    title, text = open_call(reader, row).context["decision"][0]
+    assert title == "Decision" and text.startswith(start)
+
+
 def test_the_rule_and_the_error_of_a_call_are_in_the_language_of_the_page(reader, alice):
     odd = 'x": is required'
     rule = Rule("rule.grant", {

@@ -53,6 +53,14 @@ def test_a_call_that_still_runs_is_counted_when_it_has_ended():
     assert statistics.report("24h").outcomes == {"timeout": 1}
 
 
+def test_a_call_that_waits_for_approval_is_counted_but_has_not_failed():
+    ended = (outcomes.WAITING, outcomes.APPROVAL_DENIED, outcomes.APPROVAL_EXPIRED, outcomes.OK)
+    save(*(build_recent_call(100 + number, name="tool", outcome=outcome) for number, outcome in enumerate(ended)))
+    assert statistics.report("24h").tools == [("tool", 4, 2)]
+    rollups.catch_up()
+    assert statistics.report("24h").tools == [("tool", 4, 2)]
+
+
 def test_a_process_overtaken_by_another_counts_nothing():
     save(build_recent_call(200))
     state = rollups._create_progress()

@@ -521,6 +521,7 @@ def _make_other_rows(tools: list[Any], people: list[Any], all_tools: int, all_us
         ),
     )
     _make_requests(tools, people, all_tools)
+    _make_approvals(tools, people)
     BackupConfirmation.objects.get_or_create(pk=BackupConfirmation.ONLY, defaults={"confirmed_by": zero.username})
     ServingProcess.objects.filter(pk="estate").delete()
     if all_users:
@@ -568,6 +569,46 @@ def _make_requests(tools: list[Any], people: list[Any], all_tools: int) -> None:
             for number, person in enumerate(people * 2)
         ),
     )
+
+
+def _make_approvals(tools: list[Any], people: list[Any]) -> None:
+    """A rule that asks the first team, of which user 0 is a member; a request of everybody, half of them decided."""
+    from django.contrib.auth.models import Group, User
+    from django.utils import timezone
+
+    from catalog.models import Approval, ApprovalRule
+
+    now, zero = timezone.now(), User.objects.get(username=user_name(0))
+    team = Group.objects.filter(name__startswith="team ").order_by("name").first()
+    if team is None or not tools:
+        return
+    zero.groups.add(team)
+    rule, _made = ApprovalRule.objects.get_or_create(name="estate", defaults={"tool": tools[0], "group": team})
+
+    def build(number: int, person: Any, state: str) -> Approval:
+        decided = {"decided_by": zero, "decided_by_name": zero.username, "decided_at": now} if state == "denied" else {}
+        return Approval(
+            call_id=uuid.uuid4(),
+            user=person,
+            credential="token:1",
+            credential_name="laptop",
+            client="claude-code 2.1",
+            tool=tools[number % len(tools)],
+            tool_name=tools[number % len(tools)].name,
+            rule=rule,
+            rule_name=rule.name,
+            asks="approvers",
+            group=team,
+            arguments=json.dumps({"text": describe(number)}),
+            binding=uuid.uuid4().hex,
+            context="",
+            state=state,
+            expires=now + timedelta(days=1),
+            **decided,
+        )
+
+    states = ("waiting", "denied")
+    _save(Approval, (build(number, person, states[number % 2]) for number, person in enumerate([zero, *people])))
 
 
 def _make_batches(tools: list[Any], all_tools: int) -> None:

@@ -66,6 +66,7 @@ def fill() -> dict[str, Any]:
         rotation.rotate(AccessToken.objects.all(), token.pk, keep_hours=24 if key == "cursor" else 0)
     enter_secrets(people["alice"])
     newest = make_calls(people["alice"], people["bob"])
+    make_approvals(people["alice"], people["bob"], analysts)
     log.record("enabled", "tool", "calculate_sum")
     address_values |= {"tool": tool.pk, "catalog_tool": tool.pk, "call": newest, "audit_call": newest}
     address_values["catalog_tool_version"] = tool.history.first().pk
@@ -108,6 +109,37 @@ def make_calls(*users: Any) -> uuid.UUID:
     rows.save(*made)
     found: uuid.UUID = made[0].pk
     return found
+
+
+def make_approvals(alice: Any, bob: Any, analysts: Any) -> None:
+    """Requests of Bob that alice can decide, one of hers that others decide, and some that are decided."""
+    from django.utils import timezone
+
+    from catalog.models import Approval, ApprovalRule, Tool
+
+    tool, now = Tool.objects.get(name="run_sql_query"), timezone.now()
+    rule = ApprovalRule.objects.create(
+        name="Queries of large regions", tool=tool, group=analysts, minutes=60,
+        conditions=[{"path": "/region", "op": "equals", "value": "north"}],
+    )  # fmt: skip
+    arguments = {
+        "region": "north",
+        "filter": {"since": "2026-01-01", "channels": ["web", "shop"]},
+        "password": {"$redacted": "hmac-sha256:9f86d081884c7d65", "length": 12},
+        "year": 2026,
+    }
+    for number, (user, state) in enumerate(
+        ((bob, "waiting"), (bob, "waiting"), (alice, "waiting"), (alice, "denied"), (bob, "used"), (alice, "expired"))
+    ):
+        decided = {"decided_by": alice, "decided_by_name": "alice", "decided_at": now} if number in (3, 4) else {}
+        Approval.objects.create(
+            call_id=uuid.uuid4(), user=user, credential="token:1", credential_name="Claude Code on my laptop",
+            client="claude-code 2.1.0", tool=tool, tool_name=tool.name, rule=rule, rule_name=rule.name,
+            rule_ids=[rule.pk], asks="approvers", group=analysts, arguments=json.dumps(arguments),
+            binding=uuid.uuid4().hex, context="", state=state, created=now - timedelta(minutes=4 + number),
+            expires=now + timedelta(minutes=56 - number), reason="Use the archive." if state == "denied" else "",
+            **decided,
+        )  # fmt: skip
 
 
 NO_PAGES = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from datetime import timedelta
 from typing import Any
 from urllib.parse import quote
 
@@ -176,6 +177,11 @@ SPECIAL: dict[str, Any] = {
     "catalog.Task.error": {"code": -32603, "message": FULL_ATTACK, "data": {FULL_ATTACK: FULL_ATTACK}},
     "catalog.Task.input_requests": {},
     "catalog.Task.input_responses": {},
+    # Digests, and what the server itself parses.
+    **{f"catalog.Approval.{name}": KEEP for name in ("binding", "context", "seal", "rule_ids")},
+    "catalog.Approval.arguments": PAIR,
+    "catalog.ApprovalRule.conditions": KEEP,
+    "catalog.ApprovalRule.windows": KEEP,
     "catalog.Upstream.url": "javascript:p()",
     "catalog.Upstream.args": [FULL_ATTACK, PIECES[0]],
     "catalog.Upstream.env": KEEP,
@@ -264,7 +270,7 @@ def seed_everything() -> dict[str, Any]:
     from audit.format import keys
     from audit.format.uuid7 import new_id
     from audit.models import Checkpoint, SavedView, Verification
-    from catalog.models import AccessRequest, CallReport, Tool, Upstream
+    from catalog.models import AccessRequest, Approval, ApprovalRule, CallReport, Tool, Upstream
     from tests import census, factories
     from tests.audit import rows
     from toolhub.access.models import AccessToken
@@ -298,6 +304,14 @@ def seed_everything() -> dict[str, Any]:
             decided_by="x", decided_at=now,
         )  # fmt: skip
     CallReport.objects.create(person=alice, call_id=calls[0].pk, name="x", outcome="timeout", state="closed")
+    rule = ApprovalRule.objects.create(name="poisoned", group=group, tool=Tool.objects.get(name="sum_with_everything"))
+    for state in Approval.State.values:
+        Approval.objects.create(
+            call_id=calls[0].pk, user=root, maker=alice, credential="token:1", credential_name="x", client="x",
+            tool=rule.tool, tool_name="x", rule=rule, rule_name="x", asks="approvers", group=group, four_eyes=False,
+            arguments="{}", binding=state, context="", state=state, expires=now + timedelta(days=1), decided_by=alice,
+            decided_by_name="x", decided_at=now, reason="x",
+        )  # fmt: skip
     CallReport.objects.create(person=alice, call_id=calls[-1].pk, name="x", outcome="timeout")
     SavedView.objects.create(owner=alice, name="other", shared=True, filters="{}")
     SavedView.objects.create(owner=root, name="own", filters="{}")

@@ -223,6 +223,10 @@ def try_tool(page: Any) -> None:
     page.wait_for_selector("[aria-invalid=true], .th-error:not(:empty), #outcome h2")
 
 
+def open_next(page: Any) -> None:
+    page.click("#waiting-title ~ article:has-text('bob') a.button")
+
+
 def choose_tab(number: int) -> Callable[[Any], None]:
     return lambda page: page.locator(".tool-tabs [role=tab]").nth(number).click()
 
@@ -248,6 +252,7 @@ STATES: tuple[State, ...] = (
     State("call-failed", "alice", "/calls/{failed}/"),
     State("call-results", "alice", "/calls/{results}/", open_all),
     State("request-wrong", "alice", "/requests/toolset/{long_toolset}/", lambda page: submit(page, reason=" ")),
+    State("approval", "alice", "/approvals/", open_next),
     State(
         "password-wrong",
         "alice",
@@ -259,7 +264,7 @@ STATES: tuple[State, ...] = (
     State("connect-all-open", "alice", "/connect/cursor/", open_all),
     *(
         State(f"empty-{name}", "charlie", f"/{name}/")
-        for name in ("tools", "calls", "tokens", "secrets", "requests", "connect")
+        for name in ("tools", "calls", "tokens", "secrets", "requests", "connect", "approvals")
     ),
     State("forbidden", "clerk", "/admin/jobs/"),
     State("admin-search-open", "root", "/admin/catalog/tool/", open_search),

@@ -208,6 +208,10 @@ def test_the_sentence_follows_the_form_that_is_not_saved(browser: Client, alice:
             {"all_tools": "", "grant": grant.pk},
             f"Calls of tool delete_customer that only grant {grant.pk} allows ask the person who calls.",
         ),
+        (
+            {"all_tools": "", "tool": tool.pk, "first_time": "/customer"},
+            "Calls of tool delete_customer, the first time with a value of customer, ask the person who calls.",
+        ),
         ({"name": "", "minutes": "0"}, "Calls of all tools ask the person who calls."),
         ({"all_tools": ""}, ""),
         ({"conditions": "[oops"}, ""),

@@ -9,7 +9,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from catalog.models import Flag, Tool, ValueList
+from catalog.models import ApprovalRule, Flag, Tool, ValueList
 from catalog.policy.grant_targets import reaches_more
 from tests import factories
 
@@ -176,3 +176,12 @@ def test_the_same_denial_protects_both_unless_flags_or_lists_tell_them_apart(
 def test_without_anything_to_use_no_denial_matters(alice: User, bob: User, tool: Tool) -> None:
     factories.deny(bob, tool)
     assert not reaches_more(alice.pk, bob.pk)
+
+
+def test_a_grant_whose_calls_ask_gives_less_than_one_whose_calls_do_not(alice: User, bob: User) -> None:
+    tool = factories.make_tool("report")
+    factories.grant(alice, tool)
+    his = factories.grant(bob, tool)
+    assert not reaches_more(alice.pk, bob.pk)
+    ApprovalRule.objects.create(name="Ask first", grant=his, asks="person")
+    assert reaches_more(alice.pk, bob.pk) and not reaches_more(bob.pk, alice.pk)

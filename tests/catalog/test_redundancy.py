@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.policy import rules
-from catalog.policy.definitions import GrantRule, Member, Snapshot
+from catalog.policy.definitions import AskRule, GrantRule, Member, Snapshot
 from catalog.policy.redundancy import Redundancy
 from catalog.policy.rules import Requester
 from tests.bounded import bounded
@@ -50,6 +50,14 @@ NARROWER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"flags": frozenset({"on"})}),
     ({"flags": frozenset({"half"})}, {"flags": frozenset({"half", "on"})}),
 ]
+
+
+@pytest.mark.parametrize("with_rule", [1, 2])
+def test_a_grant_with_an_approval_rule_neither_covers_nor_is_covered(with_rule: int) -> None:
+    ask = AskRule(7, "Ask first", "grant", with_rule, "person", None)
+    catalogue = build(make_rule(1), make_rule(2))
+    assert list(Redundancy(catalogue).find_all()) == [2]
+    assert Redundancy(replace(catalogue, asks_by_grant={with_rule: (ask,)})).find_all() == {}
 
 
 @pytest.mark.parametrize(("needed", "other"), NARROWER)

@@ -2459,29 +2459,15 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "whoever has values of their own is not taken over",
         "toolhub/composition.py",
-        "    if grant_targets.reaches_more(user_id, other_id) or has_more_values(user_id, other_id):\n",
-        "    if grant_targets.reaches_more(user_id, other_id):\n",
+        "    return grant_targets.reaches_more(user_id, other_id) or has_more_values(user_id, other_id)\n",
+        "    return grant_targets.reaches_more(user_id, other_id)\n",
         "tests/access/test_privileges.py",
     ),
     Fault(
         "a group that gives values is reserved",
         "toolhub/composition.py",
-        "    found = grant_targets.find_groups_with_access(group_ids) | find_groups_with_values(group_ids)\n",
-        "    found = grant_targets.find_groups_with_access(group_ids)\n",
-        "tests/access/test_privileges.py",
-    ),
-    Fault(
-        "whoever approves calls is not taken over",
-        "toolhub/composition.py",
-        "    return approvers.approves_more(user_id, other_id)\n",
-        "    return False\n",
-        "tests/access/test_privileges.py",
-    ),
-    Fault(
-        "a group that approves is reserved",
-        "toolhub/composition.py",
-        "    return found | approvers.find_approving_groups(group_ids)\n",
-        "    return found\n",
+        "    return grant_targets.find_groups_with_access(group_ids) | find_groups_with_values(group_ids)\n",
+        "    return grant_targets.find_groups_with_access(group_ids)\n",
         "tests/access/test_privileges.py",
     ),
     Fault(

@@ -174,6 +174,12 @@ def test_one_client_in_a_loop_is_found_and_two_clients_are_not(client, root, ali
     assert len(listed.context["cl"].page.rows) == 6
 
 
+def test_a_client_that_asks_whether_its_call_is_approved_is_in_no_loop(client, root, alice):
+    same = {"user": alice, "name": "delete_rows", "arguments": '{"job":7}', "outcome": "waiting"}
+    save(*(build_recent_call(1000 + 20 * number, **same) for number in range(6)))
+    assert "delete_rows" not in section(page(client, root), "loops")
+
+
 def test_a_tool_that_is_left_alone_after_an_error_is_found_and_one_that_is_tried_again_is_not(client, root):
     for number in range(4):
         start = 20_000 - 3_000 * number

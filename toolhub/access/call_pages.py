@@ -38,6 +38,8 @@ TONES = {
     outcomes.OK: "good",
     outcomes.RUNNING: "",
     outcomes.INPUT_REQUIRED: "",
+    outcomes.WAITING: "",
+    outcomes.APPROVAL_EXPIRED: "warn",
     outcomes.CANCELLED: "",
     outcomes.LIMITED: "warn",
     outcomes.UNKNOWN: "warn",

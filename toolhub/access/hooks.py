@@ -142,9 +142,13 @@ class Hooks:
     reaches_more: Callable[[int, int], bool] = _no_difference
     """Whether the first user is granted something that the second is not, or the second is denied more."""
     groups_with_access: Callable[[frozenset[int]], frozenset[int]] = _no_groups
-    """Those of the groups (primary keys) that have grants or rate limits, or whose members approve calls."""
+    """Those of the groups (primary keys) that have grants or rate limits."""
     group_losses: Callable[[Collection[int], Any], str] = _no_loss
     """A sentence about what is lost without these groups (primary keys), for the user who would delete them."""
+    approves_more: Callable[[int, int], bool] = _no_difference
+    """Whether the first user can approve calls that the second cannot."""
+    approving_groups: Callable[[frozenset[int]], frozenset[int]] = _no_groups
+    """Those of the groups (primary keys) whose members approve calls."""
     managed_memberships: Callable[[frozenset[int], frozenset[int]], dict[tuple[int, int], str]] = _nothing_managed
     """Those pairs of a user and a group (primary keys) where an identity provider decides whether the user is a member,
     with the name of the provider.

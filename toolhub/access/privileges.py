@@ -26,6 +26,8 @@ from toolhub.access.try_permissions import MAY_TRY_AS
 
 CHANGES_GRANTS = ("catalog.add_grant", "catalog.change_grant", "catalog.delete_grant")
 """The permissions with which the actor could grant the same tools on the page of grants."""
+CHANGES_RULES = ("catalog.add_approvalrule", "catalog.change_approvalrule", "catalog.delete_approvalrule")
+"""The permissions with which the actor could make calls ask a group of their own, or nobody."""
 FLAGS = ("is_staff", "is_superuser")
 """Fields that only a superuser may switch on."""
 IDENTITY = frozenset({"username", "email", "password"})
@@ -68,8 +70,9 @@ def is_group_above(actor: User, group: Group) -> bool:
 def may_take_over(actor: User, user: User) -> bool:
     """Return whether the actor may decide how this person signs in: with which name, password or email address.
 
-    They may not when the account is above theirs, may use tools that they may not use, or has personal secrets, or when
-    its owner signs in with an identity provider: they would not notice a password or a passkey that somebody else left.
+    They may not when the account is above theirs, may use tools that they may not use, may approve calls that they may
+    not approve, or has personal secrets, or when its owner signs in with an identity provider: they would not notice a
+    password or a passkey that somebody else left.
     """
     if actor.is_superuser or actor.pk == user.pk:
         return True
@@ -78,13 +81,16 @@ def may_take_over(actor: User, user: User) -> bool:
     questions = hooks.installed()
     if questions.has_personal_secrets(user.pk) or questions.has_identity(user.pk):
         return False
+    if not actor.has_perms(CHANGES_RULES) and questions.approves_more(user.pk, actor.pk):
+        return False
     return actor.has_perms(CHANGES_GRANTS) or not questions.reaches_more(user.pk, actor.pk)
 
 
 def find_reserved_groups(actor: User, group_ids: Iterable[int]) -> list[Group]:
     """Return those of the groups whose members the actor may not choose.
 
-    They hold a permission that the actor lacks, or they have grants or rate limits and the actor may not change grants.
+    They hold a permission that the actor lacks, they have grants or rate limits and the actor may not change grants, or
+    their members approve calls and the actor may not change approval rules.
     """
     ids = set(group_ids)
     if actor.is_superuser or not ids:
@@ -92,6 +98,8 @@ def find_reserved_groups(actor: User, group_ids: Iterable[int]) -> list[Group]:
     reserved = set(find_groups_above(actor).filter(pk__in=ids).values_list("pk", flat=True))
     if not actor.has_perms(CHANGES_GRANTS):
         reserved |= hooks.installed().groups_with_access(frozenset(ids))
+    if not actor.has_perms(CHANGES_RULES):
+        reserved |= hooks.installed().approving_groups(frozenset(ids))
     return list(Group.objects.filter(pk__in=reserved).order_by("name"))
 
 

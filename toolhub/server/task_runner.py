@@ -89,8 +89,8 @@ class TaskChannel(ModernChannel):
                 for key in mine:
                     self._waiting.pop(key, None)
                     self._asked.pop(key, None)
-            if not self._waiting:
-                await self._store_questions({})
+                if not self._waiting:  # also when nobody waits for an answer any more: the task works again
+                    await self._store_questions({})
         return {key: given[key] for key in requests}
 
     def accept_answers(self, responses: Mapping[str, Any]) -> None:

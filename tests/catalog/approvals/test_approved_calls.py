@@ -6,8 +6,10 @@ import asyncio
 import json
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
+from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from audit import outcomes
@@ -15,7 +17,7 @@ from audit.models import Action
 from catalog.approvals import inbox, requests
 from catalog.calls import approval, tasks
 from catalog.errors import CLIENT_GONE, InvalidArguments, LimitReached, NeedsInput, NotApproved, UnknownTool
-from catalog.models import Approval, ApprovalRule, Tool
+from catalog.models import Approval, ApprovalRule, KnownValue, Task, Tool
 from tests import factories
 from tests.catalog import tools
 from tests.catalog.approvals.waiting import (
@@ -32,6 +34,7 @@ from tests.catalog.approvals.waiting import (
 )
 from tests.catalog.pipeline import MODERN, RecordingChannel, call, logged_calls, publish, run_in_database, text
 from tests.polling import wait_until_async
+from toolhub.parts import parts
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -146,6 +149,21 @@ async def test_an_approval_is_over_with_its_time_and_the_call_asks_anew(alice: A
     assert last is not None and (last.verb, last.actor) == ("expired", "toolhub")
 
 
+async def test_requests_go_with_the_calls_that_retention_removes(
+    alice: Any, bob: Any, approvers: Any, settings: Any
+) -> None:
+    await set_up(alice, approvers)
+    await ask(alice)
+    await deny(bob)
+    await ask(alice, {"region": "apac"})
+    far = timezone.now() + timedelta(days=400)
+    assert await run_in_database(requests.remove_old, far) == 0, "without retention everything stays"
+    settings.KEEP_CALLS_DAYS = 30
+    assert await run_in_database(requests.remove_old, timezone.now() + timedelta(days=29)) == 0
+    assert await run_in_database(requests.remove_old, far) == 1
+    assert (await newest()).state == "waiting", "what still waits is ended first"
+
+
 async def test_rate_limits_count_calls_that_run_not_those_that_wait(alice: Any, bob: Any, approvers: Any) -> None:
     await set_up(alice, approvers)
     tool = await Tool.objects.aget(name=NAME)
@@ -176,6 +194,32 @@ async def test_every_rule_that_applies_asks_its_own_people(alice: Any, bob: Any,
     await attempt(alice)
     assert tools.RAN == [NAME]
     assert (await logged_calls())[-1].rule.endswith("approved by bob, charlie")
+
+
+async def test_a_rule_for_the_first_time_asks_once_for_each_person_and_value(
+    alice: Any, bob: Any, charlie: Any, approvers: Any
+) -> None:
+    await set_up(alice, approvers, first_time="/region")
+    await run_in_database(lambda: factories.grant(charlie, Tool.objects.get(name=NAME)))
+    await ask(alice)
+    await ask(alice, {"region": "emea", "amount": 8})
+    row = await Approval.objects.order_by("created").afirst()
+    await approve(bob, row)
+    await ask(alice, {"region": "emea", "amount": 8})
+    await attempt(alice)
+    await attempt(alice, {"region": "emea", "amount": 9})
+    await ask(alice, {"region": "apac", "amount": 9})
+    await ask(charlie)
+    assert tools.RAN == [NAME, NAME]
+    await run_in_database(KnownValue.objects.update, digest="0" * 64)
+    await ask(alice, {"region": "emea", "amount": 10})
+
+
+@pytest.mark.parametrize("path", ["region", "/nothing", "/sender/*", "/" + "x/" * 9])
+async def test_a_rule_for_the_first_time_names_one_argument_of_the_tool(alice: Any, approvers: Any, path: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        await set_up(alice, approvers, first_time=path)
+    assert list(refused.value.message_dict) == ["first_time"]
 
 
 async def test_one_person_has_at_most_twenty_requests_that_wait(alice: Any, approvers: Any) -> None:
@@ -300,9 +344,27 @@ async def test_a_task_runs_under_the_id_that_it_was_announced_with(alice: Any, b
     assert (await newest()).used_by == announced[0]
 
 
-async def test_a_waiting_task_of_a_living_worker_is_not_abandoned(alice: Any, bob: Any, approvers: Any) -> None:
-    """Its progress keeps its row fresh for longer than the grace period of tasks."""
-    assert tasks.GRACE_PERIOD.total_seconds() > approval.PROGRESS_SECONDS * 1.5
+async def test_a_waiting_task_is_abandoned_only_when_its_worker_no_longer_says_so(alice: Any, approvers: Any) -> None:
+    assert tasks.WAITING_GRACE_PERIOD.total_seconds() > approval.PROGRESS_SECONDS * 5
+    number = uuid4()
+    await tasks.create(number, alice.pk, "token:1", NAME, "w1")
+    await tasks.set_message(number, f"{tasks.WAITING_MESSAGE} by the group approvers")
+    for seconds, abandoned in ((59, 0), (61, 1)):
+        await Task.objects.filter(pk=number).aupdate(updated_at=timezone.now() - timedelta(seconds=seconds))
+        assert await tasks.end_abandoned() == abandoned
+
+
+async def test_a_call_that_waits_ends_with_its_process_and_its_request_stays(alice: Any, approvers: Any) -> None:
+    await set_up(alice, approvers)
+    task = await start(alice)
+    waits = parts.get(approval.Waits)
+    try:
+        waits.are_over = True
+        with pytest.raises(NotApproved, match="waits for approval by the group approvers"):
+            await task
+    finally:
+        waits.are_over = False
+    assert (await newest()).state == "waiting"
 
 
 # --- the person themself -------------------------------------------------------------------------------------------

@@ -225,7 +225,8 @@ def find_loops(attempts: Iterable[Attempt]) -> list[Loop]:
     """Return, for each caller, tool and arguments, the longest run of calls within ten minutes."""
     same: dict[tuple[str, str, str, str], list[Attempt]] = defaultdict(list)
     for one in attempts:
-        same[(*one.caller, one.name, one.digest)].append(one)
+        if one.outcome != outcomes.WAITING:  # its client is told to call again with the same arguments
+            same[(*one.caller, one.name, one.digest)].append(one)
     found = []
     for calls in same.values():
         if len(calls) < MIN_LOOP_CALLS:

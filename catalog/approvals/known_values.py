@@ -1,0 +1,32 @@
+"""Values of arguments with which a person had an approved call, for rules that ask the first time only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from catalog.approvals import bindings
+from catalog.models import KnownValue
+
+
+def find(user_id: int, tool_id: int, values: Mapping[int, Any]) -> frozenset[int]:
+    """Return those of the rules (by id, each with the value of this call) whose value is known. Reads the database."""
+    by_digest = {bindings.digest_known(rule, user_id, tool_id, value): rule for rule, value in values.items()}
+    rows = KnownValue.objects.filter(digest__in=by_digest).values_list("digest", flat=True)
+    return frozenset(by_digest[digest] for digest in rows)
+
+
+def remember(user_id: int, tool_id: int, values: Mapping[int, Any]) -> None:
+    """Store the values of an approved call, with the rules that asked about them."""
+    KnownValue.objects.bulk_create(
+        [
+            KnownValue(
+                rule_id=rule,
+                user_id=user_id,
+                tool_id=tool_id,
+                digest=bindings.digest_known(rule, user_id, tool_id, value),
+            )
+            for rule, value in values.items()
+        ],
+        ignore_conflicts=True,
+    )
