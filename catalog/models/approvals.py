@@ -11,6 +11,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 from catalog.models.approval_rules import ApprovalRule
 from catalog.models.fields import JSONTextField
@@ -29,7 +30,7 @@ class Approval(models.Model):
     """
 
     class State(models.TextChoices):
-        WAITING = "waiting", _("waiting")
+        WAITING = "waiting", pgettext_lazy("approval", "waiting")
         APPROVED = "approved", _("approved")
         DENIED = "denied", _("denied")
         USED = "used", _("used")
