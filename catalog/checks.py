@@ -162,3 +162,27 @@ def check_tool_runners(app_configs: Any, databases: Any = None, **kwargs: Any) -
             )
         )
     return warnings
+
+
+@register(Tags.database)
+def check_approvers(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
+    """Check that somebody can approve what approval rules ask."""
+    if not databases:
+        return []
+    from catalog.approvals import approvers
+    from catalog.models import ApprovalRule
+
+    enabled = ApprovalRule.objects.filter(enabled=True).order_by("name")
+    try:
+        names = list(approvers.find_without_approvers(enabled).values_list("name", flat=True)[:MAX_NAMED_TOOLS])
+    except DatabaseError:
+        return []  # before the first migrate
+    if not names:
+        return []
+    return [
+        Warning(
+            f"Nobody can approve the calls of these approval rules, so that they do not run: {', '.join(names)}.",
+            hint="Add active people to the group that the rule asks, choose another group, or switch the rule off.",
+            id="catalog.W006",
+        )
+    ]

@@ -315,6 +315,11 @@ RULES: tuple[Rule, ...] = (
         at="admin/catalog/grant/arguments/?tool={tool}",
     ),
     Rule(
+        "admin/catalog/approvalrule/meaning/",
+        needs("catalog.add_approvalrule|catalog.change_approvalrule"),
+        "POST",
+    ),
+    Rule(
         "admin/catalog/tool/<int:pk>/duplicate/",
         needs("catalog.add_tool", "catalog.view_tool|catalog.change_tool"),
         "GET POST",
@@ -500,6 +505,12 @@ MODELS: tuple[Model, ...] = (
     Model("catalog.prompt"),
     Model("catalog.grant"),
     Model("catalog.limit"),
+    Model("catalog.approvalrule"),
+    Model(
+        "catalog.approval",
+        "view",
+        special=dict.fromkeys(("view", "add", "change", "delete"), needs("catalog.view_approval")),
+    ),
     Model("catalog.valuelist"),
     Model("catalog.flag"),
     Model("catalog.tooltest"),
@@ -609,6 +620,7 @@ def create_address_values(owner: User) -> dict[str, Any]:
     from catalog.models import (
         AccessRequest,
         Approval,
+        ApprovalRule,
         CallReport,
         Flag,
         ImportBatch,
@@ -641,6 +653,7 @@ def create_address_values(owner: User) -> dict[str, Any]:
     resource, prompt = factories.make_resource(toolset=toolset), factories.make_prompt(toolset=toolset)
     grant = factories.grant(owner, tool)
     limit = factories.limit("6/m", tool)
+    approval_rule = ApprovalRule.objects.create(name="census", asks="person", tool=tool)
     secret = Secret.objects.get(name="census_secret")
     upstream = Upstream.objects.create(name="census", transport="streamable_http", url="https://example.com/mcp")
     document = ImportedDocument.objects.create(name="census", title="Census", source="census.json", pending=DOCUMENT)
@@ -675,6 +688,19 @@ def create_address_values(owner: User) -> dict[str, Any]:
         "catalog.prompt": prompt,
         "catalog.grant": grant,
         "catalog.limit": limit,
+        "catalog.approvalrule": approval_rule,
+        "catalog.approval": Approval.objects.create(
+            call_id=call.pk,
+            user=owner,
+            tool=tool,
+            tool_name=tool.name,
+            rule=approval_rule,
+            rule_name=approval_rule.name,
+            asks="person",
+            arguments="{}",
+            binding="of the admin",
+            expires=now,
+        ),
         "catalog.valuelist": factories.make_value_list("census", {owner: ["census"]}),
         "catalog.flag": Flag.objects.create(name="census"),
         "catalog.tooltest": ToolTest.objects.create(tool=tool, name="census"),

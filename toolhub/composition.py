@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 from audit.hooks import Catalogue, Related
 from audit.models import Call
 from catalog.admin import inlines
+from catalog.approvals import approvers
 from catalog.calls import history, origins
 from catalog.errors import Cancellation
 from catalog.models import PersonalSecret
@@ -91,6 +92,7 @@ def connect() -> None:
             has_personal_secrets=_has_personal_secrets,
             reaches_more=_reaches_more,
             groups_with_access=_find_groups_with_access,
+            group_losses=approvers.describe_losses,
             approves_more=approves_more,
             approving_groups=find_approving_groups,
             managed_memberships=identity_groups.find_managed,

@@ -78,6 +78,8 @@ class _DeletionPreview:
         kind = _("relations between them") if _is_nameless(model) else str(meta.verbose_name_plural)
         self.model_count[kind] = self.model_count.get(kind, 0) + number
         admin = self.site._registry.get(model)
+        if getattr(admin, "goes_with_others", False):  # nobody deletes such a row alone
+            return
         if admin is not None and not admin.has_delete_permission(self.request, example):
             self.perms_needed.add(str(meta.verbose_name))
 

@@ -23,11 +23,14 @@ from audit import local_time
 from audit.admin_base import ModelAdmin
 from audit.admin_filters import is_key, related_filter
 from catalog import signals
+from catalog.admin import rule_links
+from catalog.admin.approval_rules import ApprovalRuleAdmin as ApprovalRuleAdmin
+from catalog.admin.approvals import ApprovalAdmin as ApprovalAdmin
 from catalog.admin.editor import preview
 from catalog.admin.editor.runner_forms import kind_name
 from catalog.admin.editor.views import EditorAdmin
 from catalog.admin.forms import GrantForm, LimitForm, PromptForm, ResourceForm, ToolForm
-from catalog.admin.grant_form import ConditionsAdmin
+from catalog.admin.grant_form import GrantConditionsAdmin
 from catalog.admin.history import HistoryAdmin
 from catalog.admin.inlines import (
     GrantInline,
@@ -207,7 +210,7 @@ class ToolAdmin(EditorAdmin, QuarantineAdmin, CatalogueItemAdmin):
         "destructive",
         "task_support",
     )
-    readonly_fields = ("audience", "quarantine")
+    readonly_fields = ("audience", "approval_rules", "quarantine")
     search_fields = ("name", "title", "description")
     search_help_text = _("Name, title or description")
     fieldsets = (
@@ -228,7 +231,7 @@ class ToolAdmin(EditorAdmin, QuarantineAdmin, CatalogueItemAdmin):
         ),
         (_("Parameters"), {"fields": ("input_schema", "fill_defaults")}),
         (_("Result"), {"fields": ("output_schema", "max_result_bytes")}),
-        (_("Access"), {"classes": ("who",), "fields": ("audience", "quarantine")}),
+        (_("Access"), {"classes": ("who",), "fields": ("audience", "approval_rules", "quarantine")}),
         (
             _("Annotations"),
             {"fields": ("read_only", "destructive", "idempotent", "open_world", "annotation_title", "icons", "app")},
@@ -252,6 +255,10 @@ class ToolAdmin(EditorAdmin, QuarantineAdmin, CatalogueItemAdmin):
     def autocomplete_label(self, row: Tool) -> str:
         """Return the tool as pickers show it: its name, and what to know before somebody gets it."""
         return policy_messages.name_with_marks(row)
+
+    @admin.display(description=_("approval rules"))
+    def approval_rules(self, row: Tool) -> str:
+        return "-" if row._state.adding else rule_links.list_rules(row)
 
     @admin.display(description=_("tool type"), ordering="runner")
     def runner_title(self, row: Tool) -> str:
@@ -335,6 +342,7 @@ class ToolsetAdmin(HistoryAdmin):
                 for tool in tools
             ]
             context["more_tools"] = row.tools.count() - len(tools)
+        context["approval_rules"] = rule_links.list_rules(row) if row is not None else ""
         return super().render_change_form(request, context, *args, **options)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
@@ -395,7 +403,7 @@ class RedundancyFilter(admin.SimpleListFilter):
 
 
 @admin.register(Grant)
-class GrantAdmin(ConditionsAdmin):
+class GrantAdmin(GrantConditionsAdmin):
     form = GrantForm
     list_display = (
         *("number", "kind", "target_name", "subject_name", "restrictions"),
@@ -429,6 +437,28 @@ class GrantAdmin(ConditionsAdmin):
         (_("Conditions"), {"fields": ("conditions", "windows", "flags")}),
         (_("Reason"), {"fields": ("note",)}),
     )
+    readonly_fields = ("approval_rules",)
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Return the sections; a grant that allows tools has one with the rules that ask about its calls."""
+        found = super().get_fieldsets(request, obj)
+        asks = obj is not None and obj.effect == Grant.Effect.ALLOW and (obj.tool_id or obj.toolset_id)
+        return (*found, (_("Approval"), {"fields": ("approval_rules",)})) if asks else found
+
+    def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
+        """Return the grants that a search finds: for an approval rule, only those that allow tools."""
+        found, may_have_duplicates = super().get_search_results(request, queryset, search_term)
+        if request.GET.get("model_name") == "approvalrule":
+            found = found.filter(effect=Grant.Effect.ALLOW, resource=None, prompt=None)
+            found = found.select_related(*self.list_select_related)
+        return found, may_have_duplicates
+
+    def autocomplete_label(self, row: Grant) -> str:
+        return show(policy_messages.name_row(row))
+
+    @admin.display(description=_("approval rules"))
+    def approval_rules(self, row: Grant) -> str:
+        return rule_links.list_rules(row)
 
     @admin.display(description=_("grant"), ordering="id")
     def number(self, row: Grant) -> int:

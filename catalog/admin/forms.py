@@ -11,7 +11,7 @@ from django.utils.translation import gettext
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
 from catalog.admin.editor.runner_forms import kind_name
-from catalog.models import Grant, Limit, Prompt, Resource, Tool
+from catalog.models import ApprovalRule, Grant, Limit, Prompt, Resource, Tool
 from catalog.models.fields import JSONFormField, NamesFormField
 from catalog.policy import messages
 from catalog.runners import registry
@@ -100,6 +100,12 @@ class GrantForm(RuleForm):
         model = Grant
         fields = "__all__"  # noqa: DJ007 - the admin's fieldsets name them
         field_classes = {"environments": NamesFormField, "flags": NamesFormField}
+
+
+class ApprovalRuleForm(CatalogueForm):
+    class Meta:
+        model = ApprovalRule
+        fields = "__all__"  # noqa: DJ007 - the admin's fieldsets name them
 
 
 class LimitForm(RuleForm):

@@ -1,4 +1,4 @@
-"""Conditions, time windows and flags in the admin of grants: the data of the form's scripts, words and a preview.
+"""Conditions, time windows and flags in the admin of grants and approval rules: data of the scripts, words, a preview.
 
 The page works without the scripts, as a form with JSON in text areas. The scripts in static/catalog/ put rows on top of
 these, write the same JSON back, and ask `arguments` for the arguments of the chosen item.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from django.conf import settings
 from django.contrib import admin
@@ -25,12 +25,12 @@ from audit import local_time
 from audit.admin_filters import is_key
 from catalog.admin.history import HistoryAdmin
 from catalog.conditions import definitions, flags, windows, words
-from catalog.conditions.arguments import list_arguments
-from catalog.conditions.definitions import Condition
+from catalog.conditions.arguments import MAX_ARGUMENTS, Argument, Listing, list_arguments
+from catalog.conditions.definitions import Condition, Steps
 from catalog.conditions.expectations import BELONGS_TO
 from catalog.conditions.forms import Alternative, Denial, Permission
 from catalog.conditions.mistakes import ConditionError, Mistake
-from catalog.models import Flag, Grant, Prompt, Resource, Tool, ValueList, ValueListPart
+from catalog.models import Flag, Grant, Prompt, Resource, Tool, Toolset, ValueList, ValueListPart
 from catalog.models.grant_conditions import arguments_of
 from catalog.schemas import errors
 from toolhub.invisible import show
@@ -42,6 +42,9 @@ MAX_LISTED_CHARACTERS: Final = 200
 """Maximum length of the conditions in the list of grants."""
 MAX_PREVIEW_CHARACTERS: Final = 20_000
 WITH_ARGUMENTS: Final = {"tool": Tool, "prompt": Prompt, "resource": Resource}
+CHOICES: Final = {**WITH_ARGUMENTS, "toolset": Toolset, "grant": Grant}
+MAX_MERGED_TOOLS: Final = 100
+"""Maximum number of tools of a toolset whose arguments the form offers together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +60,29 @@ class Preview:
 
 
 class ConditionsAdmin(HistoryAdmin):
-    """The pages of grants with a form for conditions, time windows and flags."""
+    """Pages with a form for conditions and time windows."""
 
     change_form_template = "admin/catalog/grant/change_form.html"
-
-    def get_urls(self) -> list[URLPattern]:
-        urls: list[URLPattern] = super().get_urls()
-        own = path("arguments/", self.admin_site.admin_view(self.arguments), name="catalog_grant_arguments")
-        return [own, *urls]
+    targets: ClassVar[tuple[str, ...]]
+    """The fields of the form that choose what the conditions are about."""
 
     def render_change_form(self, request: HttpRequest, context: Any, *args: Any, obj: Any = None, **kwargs: Any) -> Any:
         may_edit = self.has_add_permission(request) if obj is None else self.has_change_permission(request, obj)
-        context["grant_form"] = json.dumps(_form_data()) if may_edit else None
-        context["preview"] = _build_preview(request, obj) if obj is not None else None
+        context["rule_form"] = json.dumps(self.form_data()) if may_edit else None
         return super().render_change_form(request, context, *args, obj=obj, **kwargs)
+
+    def form_data(self) -> dict[str, Any]:
+        """Return the data for the scripts: names, without the values of lists."""
+        zone = local_time.zone()
+        return {
+            "kind": self.opts.model_name,
+            "targets": self.targets,
+            "arguments": reverse("admin:catalog_grant_arguments"),
+            "lists": list(ValueList.objects.order_by("name").values_list("name", flat=True)[:MAX_NAMES]),
+            "days": [[key, str(WEEKDAYS[number])] for number, key in enumerate(windows.DAYS)],
+            "zones": sorted(zones()),
+            "zone": zone if zone in zones() else "UTC",
+        }
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         """Return what the address of the form gives, such as "Give access" with what was chosen there.
@@ -88,24 +100,41 @@ class ConditionsAdmin(HistoryAdmin):
                 given[name] = time
         return given
 
-    def arguments(self, request: HttpRequest) -> HttpResponse:
-        """Return {"arguments": [{"path", "name", "kinds", "title", "choices"}], "is_complete"} of one item.
 
-        The query names it: `tool`, `prompt` or `resource` with its id.
+class GrantConditionsAdmin(ConditionsAdmin):
+    """The pages of grants: with flags, a preview, and the arguments of what a form chooses."""
+
+    targets = tuple(WITH_ARGUMENTS)
+
+    def get_urls(self) -> list[URLPattern]:
+        urls: list[URLPattern] = super().get_urls()
+        own = path("arguments/", self.admin_site.admin_view(self.arguments), name="catalog_grant_arguments")
+        return [own, *urls]
+
+    def render_change_form(self, request: HttpRequest, context: Any, *args: Any, obj: Any = None, **kwargs: Any) -> Any:
+        context["preview"] = _build_preview(request, obj) if obj is not None else None
+        return super().render_change_form(request, context, *args, obj=obj, **kwargs)
+
+    def form_data(self) -> dict[str, Any]:
+        named = {*Flag.objects.order_by("name").values_list("name", flat=True)[:MAX_NAMES], *settings.FLAGS}
+        return {**super().form_data(), "flags": sorted(named)}
+
+    def arguments(self, request: HttpRequest) -> HttpResponse:
+        """Return {"arguments": [{"path", "name", "kinds", "title", "choices"}], "is_complete"} of what a form chooses.
+
+        The query names it: `tool`, `prompt` or `resource` with its id, or a `toolset` or `grant` for its tools.
         """
         if request.method not in ("GET", "HEAD"):
             return HttpResponseNotAllowed(["GET", "HEAD"])
-        kind = next((kind for kind in WITH_ARGUMENTS if kind in request.GET), "tool")
-        if not (request.user.has_perm(f"catalog.view_{kind}") or request.user.has_perm(f"catalog.change_{kind}")):
-            raise PermissionDenied
+        kind = next((kind for kind in CHOICES if kind in request.GET), "tool")
         key = request.GET.get(kind, "")
-        item: Any = WITH_ARGUMENTS[kind]._default_manager.filter(pk=int(key)).first() if is_key(key) else None
+        needed = {"toolset": ("toolset", "tool"), "grant": ("grant", "tool", "toolset")}.get(kind, (kind,))
+        if not all(_may_view(request, one) for one in needed):
+            raise PermissionDenied
+        item: Any = CHOICES[kind]._default_manager.filter(pk=int(key)).first() if is_key(key) else None
         if item is None:
             raise Http404
-        try:
-            found = list_arguments(arguments_of(item).schema)
-        except ValidationError:
-            return JsonResponse({"arguments": [], "is_complete": False})
+        found = _list_arguments(item)
         listed = [one.as_data() for one in found.arguments]
         shown = [{**one, "name": show(one["name"]), "title": show(one["title"])} for one in listed]
         return JsonResponse({"arguments": shown, "is_complete": found.is_complete})
@@ -132,18 +161,25 @@ def describe(grant: Grant) -> str:
     return errors.cut(show(text), MAX_LISTED_CHARACTERS)
 
 
-def _form_data() -> dict[str, Any]:
-    """Return the data for the scripts: names, without the values of lists."""
-    named = {*Flag.objects.order_by("name").values_list("name", flat=True)[:MAX_NAMES], *settings.FLAGS}
-    zone = local_time.zone()
-    return {
-        "arguments": reverse("admin:catalog_grant_arguments"),
-        "lists": list(ValueList.objects.order_by("name").values_list("name", flat=True)[:MAX_NAMES]),
-        "flags": sorted(named),
-        "days": [[key, str(WEEKDAYS[number])] for number, key in enumerate(windows.DAYS)],
-        "zones": sorted(zones()),
-        "zone": zone if zone in zones() else "UTC",
-    }
+def _may_view(request: HttpRequest, kind: str) -> bool:
+    return request.user.has_perm(f"catalog.view_{kind}") or request.user.has_perm(f"catalog.change_{kind}")
+
+
+def _list_arguments(chosen: Any) -> Listing:
+    """Return the arguments of an item, or of all tools of a toolset or a grant together."""
+    item = chosen.tool or chosen.toolset if isinstance(chosen, Grant) else chosen
+    if item is None:
+        return Listing((), False)  # a grant of a prompt or resource, for which no rule asks
+    if not isinstance(item, Toolset):
+        try:
+            return list_arguments(arguments_of(item).schema)
+        except ValidationError:
+            return Listing((), False)
+    found: dict[Steps, Argument] = {}
+    for tool in item.tools.order_by("pk")[:MAX_MERGED_TOOLS]:
+        for one in _list_arguments(tool).arguments:
+            found[one.steps] = found[one.steps].widen(one) if one.steps in found else one
+    return Listing(tuple(found.values())[:MAX_ARGUMENTS], False)
 
 
 def _build_preview(request: HttpRequest, grant: Grant) -> Preview | None:

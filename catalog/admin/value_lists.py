@@ -1,4 +1,4 @@
-"""Value lists and flags in the admin: what conditions of grants refer to by name. The grants that use one keep it."""
+"""Value lists and flags in the admin: what grants and approval rules refer to by name. Those that use one keep it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from unfold.forms import PaginationInlineFormSet
 from audit.actions import actor
 from catalog.admin.forms import CatalogueForm
 from catalog.admin.history import HistoryAdmin
-from catalog.models import Flag, ValueList, ValueListPart
+from catalog.models import ApprovalRule, Flag, ValueList, ValueListPart
 from catalog.models.fields import JSONFormField, reject
-from catalog.models.value_lists import CONTROL, MAX_VALUE_CHARACTERS
+from catalog.models.value_lists import CONTROL, MAX_VALUE_CHARACTERS, Uses
 from catalog.policy import messages as policy_messages
 from toolhub.chinese import close_blanks
 from toolhub.invisible import show
@@ -150,6 +150,25 @@ def describe_uses(users: Iterable[int]) -> str:
     return links
 
 
+def describe_rules(users: Iterable[int]) -> str:
+    """Return the approval rules that use a row, with links; only their number for people who may not view rules."""
+    numbers = list(users)
+    user = actor.current_user()
+    if not numbers or user is None or not user.has_perm("catalog.view_approvalrule"):
+        text = ngettext("%(number)s approval rule", "%(number)s approval rules", len(numbers))
+        return text % {"number": f"{len(numbers):,}"}
+    found = ApprovalRule.objects.filter(pk__in=numbers[:MAX_NAMED_GRANTS]).values_list("pk", "name")
+    links = format_html_join(
+        SafeString(", "),
+        '<a class="underline" href="{}">{}</a>',
+        ((reverse("admin:catalog_approvalrule_change", args=[pk]), show(name)) for pk, name in found),
+    )
+    if (more := len(numbers) - len(found)) > 0:
+        rest = close_blanks(gettext("and %(more)s more") % {"more": f"{more:,}"})
+        return format_html("{} {}", links, rest)
+    return links
+
+
 class NamedForGrantsAdmin(HistoryAdmin):
     """The common admin page of what grants refer to by name."""
 
@@ -162,20 +181,28 @@ class NamedForGrantsAdmin(HistoryAdmin):
     """The columns of the list before the grants."""
 
     def get_list_display(self, request: HttpRequest) -> tuple[Any, ...]:
-        uses: Mapping[str, list[int]] = self.model.find_uses()  # once for all rows
+        uses: Mapping[str, Uses] = self.model.find_uses()  # once for all rows
 
         @admin.display(description=_("used by grants"))
         def used_by(row: Any) -> str:
-            return describe_uses(uses.get(row.name, ()))
+            return describe_uses(uses.get(row.name, Uses()).grants)
 
-        return (*self.listed, used_by)
+        @admin.display(description=_("used by approval rules"))
+        def used_by_rules(row: Any) -> str:
+            return describe_rules(uses.get(row.name, Uses()).rules)
+
+        return (*self.listed, used_by, *([used_by_rules] if self.model.RULE_COLUMN else []))
 
     @admin.display(description=_("used by grants"))
     def used_by(self, row: Any) -> str:
-        return describe_uses(type(row).find_uses().get(row.name, ())) if row.pk is not None else "-"
+        return describe_uses(type(row).find_uses().get(row.name, Uses()).grants) if row.pk is not None else "-"
+
+    @admin.display(description=_("used by approval rules"))
+    def used_by_rules(self, row: Any) -> str:
+        return describe_rules(type(row).find_uses().get(row.name, Uses()).rules) if row.pk is not None else "-"
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
-        """Return the objects to delete; those in use are protected, and the page names the grants to change first."""
+        """Return the objects to delete; those in use are protected, and the page names what to change first."""
         deleted, counts, needed, protected = super().get_deleted_objects(objs, request)
         uses = self.model.find_uses()
         in_use = [row.in_use(row.name, uses[row.name]) for row in objs if row.name in uses]
@@ -187,7 +214,8 @@ class ValueListAdmin(NamedForGrantsAdmin):
     form = CatalogueForm
     inlines = (PartInline,)
     listed = ("name", "description", "part_count")
-    fieldsets = ((None, {"fields": ("name", "description", "used_by")}),)
+    readonly_fields = ("used_by", "used_by_rules")
+    fieldsets = ((None, {"fields": ("name", "description", "used_by", "used_by_rules")}),)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         found: QuerySet[Any] = super().get_queryset(request).annotate(part_count=Count("parts"))

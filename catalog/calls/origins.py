@@ -1,12 +1,14 @@
-"""Rows that a logged call names by their ids: the grant or limit that decided, and the item. For the page of a call."""
+"""Rows that belong to a logged call: the rule that decided, its approvals, and the item. For the page of a call."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlencode
 
-from django.db.models import Model
+from django.db.models import Model, Q
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -15,36 +17,44 @@ from audit.hooks import Related
 from audit.models import Call
 from audit.types import Reason
 from catalog.calls import call_log
-from catalog.models import Grant, Limit, Prompt, Resource, Tool
+from catalog.models import Approval, ApprovalRule, Grant, Limit, Prompt, Resource, Tool
 from catalog.policy import messages
-from catalog.policy.definitions import GRANT, LIMIT, LIMIT_REACHED
+from catalog.policy.definitions import APPROVAL, GRANT, LIMIT, LIMIT_REACHED
+from toolhub.invisible import show
 
-_RULES: dict[str, type[Grant | Limit]] = {GRANT: Grant, LIMIT: Limit, LIMIT_REACHED: Limit}
+_RULES: dict[str, tuple[type[ApprovalRule | Grant | Limit], Any, str]] = {
+    GRANT: (Grant, gettext_lazy("Grant"), "grant"),
+    LIMIT: (Limit, gettext_lazy("Rate limit"), "limit"),
+    LIMIT_REACHED: (Limit, gettext_lazy("Rate limit"), "limit"),
+    APPROVAL: (ApprovalRule, gettext_lazy("Approval rule"), "approval rule"),
+}
+"""Code of a reason -> the model of the rule, its title, and its kind in admin activity."""
 _ITEMS: dict[str, tuple[type[Tool | Prompt | Resource], Any]] = {
     call_log.TOOL: (Tool, gettext_lazy("Tool")),
     call_log.PROMPT: (Prompt, gettext_lazy("Prompt")),
     call_log.RESOURCE: (Resource, gettext_lazy("Resource")),
 }
 MAX_ID = 2**63 - 1
+MAX_APPROVALS = 10
+"""Maximum approvals of one call that its page lists: each of its questions has one."""
 
 
 def find_related(call: Call, viewer: Any) -> list[Related]:
-    """Return the rule and the item of a call, as far as this viewer may view them."""
+    """Return the rule, the approvals and the item of a call, as far as this viewer may view them."""
     found = [
         _describe_rule(Reason.read(text), call.started_at, viewer) for text in (call.rule_reason, call.detail_reason)
     ]
-    return [*filter(None, found), *_describe_item(call, viewer)]
+    return [*filter(None, found), *_describe_approvals(call, viewer), *_describe_item(call, viewer)]
 
 
 def _describe_rule(reason: Reason | None, at: datetime, viewer: Any) -> Related | None:
-    """Return the grant or limit: who made it and when, its note, whether it changed since, or who deleted it."""
-    model = _RULES.get(reason.code) if reason is not None else None
+    """Return the rule: who made it and when, its note, whether it changed since, or who deleted it."""
+    model, title, kind = _RULES.get(reason.code if reason is not None else "", (None, "", ""))
     number = reason.params.get("number") if reason is not None else None
     if model is None or type(number) is not int or not 0 < number <= MAX_ID or not _may_view(viewer, model):
         return None
     row: Any = model.objects.filter(pk=number).first()
     versions = model.history.filter(id=number).select_related("history_user").order_by("history_date", "history_id")
-    title = _("Grant") if model is Grant else _("Rate limit")
     first, last = versions.first(), versions.last()
     details = []
     if first is not None and first.history_type == "+":
@@ -55,15 +65,42 @@ def _describe_rule(reason: Reason | None, at: datetime, viewer: Any) -> Related 
         details.append(_("It no longer exists."))
         links = []
         if viewer.has_perm("audit.view_action"):
-            kind = "grant" if model is Grant else "limit"
-            links.append((_("Admin activity"), f"{reverse('admin:audit_action_changelist')}?kind={kind}&verb=deleted"))
-        return Related(title, f"{number}", "", details, links)
+            query = urlencode({"kind": kind, "verb": "deleted"})
+            links.append((_("Admin activity"), f"{reverse('admin:audit_action_changelist')}?{query}"))
+        return Related(str(title), f"{number}", "", details, links)
     if last is not None and last.history_date > at:
         details.append(_("Changed since this call. Its history has the earlier version."))
     if note := getattr(row, "note", ""):
         details.append(_("Note: %(note)s") % {"note": note})
     history = (_("History"), reverse(f"admin:catalog_{model._meta.model_name}_history", args=[row.pk]))
-    return Related(title, messages.name_row(row), _url(row), details, [history])
+    return Related(str(title), messages.name_row(row), _url(row), details, [history])
+
+
+def _describe_approvals(call: Call, viewer: Any) -> list[Related]:
+    """Return the requests that the call made, and those that it used."""
+    if not _may_view(viewer, Approval):
+        return []
+    rows = Approval.objects.filter(Q(call_id=call.pk) | Q(used_by=call.pk)).order_by("created", "id")
+    return [_describe_approval(row, call) for row in rows[:MAX_APPROVALS]]
+
+
+def _describe_approval(row: Approval, call: Call) -> Related:
+    details = [_("Rule: %(name)s") % {"name": show(row.rule_name)}]
+    if row.decided_at is not None:
+        at = local_time.format_time_with_zone(row.decided_at, "minutes")
+        details.append(_("Decided %(at)s by %(name)s.") % {"at": at, "name": show(row.decided_by_name)})
+    if row.by_client:
+        details.append(_("Answered in the AI client."))
+    if row.reason:
+        details.append(_("Reason: %(reason)s") % {"reason": show(row.reason)})
+    others = ((_("Call that asked"), row.call_id), (_("Call that ran"), row.used_by))
+    links = [
+        (title, reverse("admin:audit_call_change", args=[pk]))
+        for title, pk in others
+        if pk is not None and pk != call.pk
+    ]
+    name = str(dict(Approval.State.choices)[row.state_at(timezone.now())])
+    return Related(_("Approval"), name, _url(row), details, links)
 
 
 def _describe_item(call: Call, viewer: Any) -> list[Related]:

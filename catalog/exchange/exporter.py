@@ -6,7 +6,8 @@ from typing import Any
 
 from catalog.canonical import dumps
 from catalog.exchange import values
-from catalog.exchange.kinds import KINDS, Kind, Values
+from catalog.exchange.kinds import KINDS, Kind
+from catalog.exchange.values import Values
 
 FORMAT_VERSION = 1
 

@@ -15,8 +15,8 @@ from catalog import import_batches
 from catalog.canonical import dumps
 from catalog.exchange import values
 from catalog.exchange.exporter import FORMAT_VERSION, equal_as_json, load_rows
-from catalog.exchange.kinds import KINDS, Kind, Values
-from catalog.exchange.values import FileError
+from catalog.exchange.kinds import KINDS, Kind
+from catalog.exchange.values import FileError, Values
 from catalog.models import ImportBatch
 from catalog.models.base import CatalogueItem
 from catalog.policy import large_changes

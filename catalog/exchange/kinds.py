@@ -11,7 +11,9 @@ from typing import Any
 
 from django.db import models
 
+from catalog.exchange.values import Values
 from catalog.models import (
+    ApprovalRule,
     Flag,
     Grant,
     ImportedDocument,
@@ -25,8 +27,6 @@ from catalog.models import (
     ValueList,
     ValueListPart,
 )
-
-Values = dict[str, Any]
 
 
 def _by_name(values: Values) -> tuple[Any, ...]:
@@ -151,3 +151,4 @@ register(
         label=lambda values: f"{values['rate']} {_format_label(values)}",
     )
 )
+register(Kind("approval_rules", ApprovalRule, "approval rule"))

@@ -10,10 +10,18 @@ from django.contrib.auth.models import Group
 from django.db import models
 from django.utils.dateparse import parse_datetime
 
-from catalog.models import ImportedDocument, Resource, Upstream
+from catalog.canonical import dumps
+from catalog.models import Grant, ImportedDocument, Resource, Upstream
 from catalog.models.fields import JSONTextField
 
+GRANT_IDENTITY = ("tool", "toolset", "user", "group", "everyone")
+"""The columns that identify a grant which an approval rule is for: it allows tools."""
+GRANT_DETAILS = ("starts", "ends", "environments", "conditions", "windows", "flags", "note")
+"""The other columns, which tell grants apart that have the same target and subject."""
 ORIGINS: dict[str, type[models.Model]] = {"upstream": Upstream, "openapi": ImportedDocument}
+
+
+Values = dict[str, Any]
 
 
 class FileError(Exception):
@@ -43,6 +51,8 @@ def export_value(column: Any, value: Any) -> Any:
     """Return a column's value (a related row for a relation) in the format of the file."""
     if value is None:
         return None
+    if isinstance(value, Grant):
+        return _describe_grant(value)
     if isinstance(column, models.ForeignKey):
         return name_of(value)
     if isinstance(value, datetime):
@@ -79,6 +89,8 @@ def import_value(column: Any, value: Any, place: str) -> Any:
 
 
 def find_related(model: Any, value: Any, place: str) -> Any:
+    if model is Grant:
+        return _find_grant(value, place)
     if not isinstance(value, str):
         raise FileError(place, "this must be a name.")
     if model is Resource:
@@ -89,6 +101,41 @@ def find_related(model: Any, value: Any, place: str) -> Any:
     if found is None:
         raise FileError(place, f"there is no {model._meta.verbose_name} {value!r}.")
     return found
+
+
+def _describe_grant(grant: Grant) -> Values:
+    """Return the target and the subject of a grant, with its other columns where several grants have the same."""
+    identity = {name: getattr(grant, name) for name in GRANT_IDENTITY}
+    named = {name: value if value is True else name_of(value) for name, value in identity.items() if value}
+    same = Grant.objects.filter(effect=grant.effect, **identity).exclude(pk=grant.pk)
+    return {**named, **_list_details(grant)} if same.exists() else named
+
+
+def _list_details(grant: Grant) -> Values:
+    columns = [Grant._meta.get_field(name) for name in GRANT_DETAILS]
+    details = {column.name: export_value(column, getattr(grant, column.name)) for column in columns}
+    return {column.name: details[column.name] for column in columns if details[column.name] != default(column)}
+
+
+def _find_grant(value: Any, place: str) -> Grant:
+    """Return the grant of this target and subject; of several, the first one that is equal. Raises FileError."""
+    if not isinstance(value, dict):
+        raise FileError(place, "this must be an object with the tool or toolset and the user, group or everyone.")
+    for name in value:
+        if name not in GRANT_IDENTITY and name not in GRANT_DETAILS:
+            raise FileError(f"{place}.{name}", "a grant of an approval rule has no member with this name.")
+    identity: Values = {}
+    for name in GRANT_IDENTITY:
+        column = Grant._meta.get_field(name)
+        given = value.get(name, default(column))
+        identity[name] = import_value(column, given, f"{place}.{name}")
+    found: list[Grant] = list(Grant.objects.filter(effect=Grant.Effect.ALLOW, **identity).order_by("pk"))
+    details = {name: given for name, given in value.items() if name in GRANT_DETAILS}
+    if len(found) != 1 or details:
+        found = [grant for grant in found if dumps(_list_details(grant)) == dumps(details)]
+    if not found:
+        raise FileError(place, "no grant that allows it is like this.")
+    return found[0]
 
 
 def _expected_types(column: Any) -> tuple[tuple[type, ...], str]:

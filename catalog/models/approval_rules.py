@@ -19,6 +19,7 @@ from catalog.models.fields import JSONTextField, check_kinds, reject
 from catalog.models.rules import Grant, windows_are_closed
 from catalog.models.tools import Tool, Toolset
 from catalog.querysets import CatalogueQuerySet
+from toolhub.invisible import show
 
 MAX_MINUTES: Final = 24 * 60
 _ODD: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
@@ -28,6 +29,8 @@ def check_rule_name(value: str) -> None:
     """Raise ValidationError unless this is one line: clients and people read it in the middle of sentences."""
     if _ODD.search(value) or value != value.strip():
         reject(_("The name must be one line, without blanks around it."))
+    if show(value) != value:
+        reject(_("The name has a character that readers overlook or that misleads them: %(shown)s"), shown=show(value))
 
 
 class ApprovalRule(models.Model):

@@ -366,6 +366,12 @@ def grant(row: Grant) -> None:
     subject(row)
     if row.starts and row.ends and row.ends <= row.starts:
         raise ValidationError({"ends": _("The end must be after the start.")})
+    if not row._state.adding and (rule := row.approval_rules.first()) is not None:
+        needed = _("The approval rule “%s” is for calls that this grant allows. Change or delete that rule first.")
+        if row.effect == row.Effect.DENY:
+            raise ValidationError({"effect": needed % rule.name})
+        if targets[0] not in ("tool", "toolset"):
+            raise ValidationError({targets[0]: needed % rule.name})
 
 
 def limit(row: Limit) -> None:
@@ -396,6 +402,12 @@ def approval_rule(row: ApprovalRule) -> None:
     if len(targets) != 1:
         raise ValidationError(
             {targets[1] if targets else "tool": _("Choose exactly one of grant, tool, toolset and all tools.")}
+        )
+    if row.grant is not None and row.grant.tool_id is None and row.grant.toolset_id is None:
+        raise ValidationError({"grant": _("Only calls of tools ask. Choose a grant of a tool or a toolset.")})
+    if row.grant is not None and row.grant.effect == row.grant.Effect.DENY:
+        raise ValidationError(
+            {"grant": _("This grant denies, so that no call needs an approval. Choose one that allows.")}
         )
     if row.asks == row.Asks.APPROVERS and row.group_id is None:
         raise ValidationError({"group": _("Choose the group whose members approve.")})

@@ -1,8 +1,12 @@
-"""Value lists: values that conditions of grants refer to by the name of the list, for everyone, a group or a user."""
+"""Value lists: values that conditions of grants and approval rules refer to by the name of the list.
+
+A list has them for everyone, for a group, or for a user.
+"""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from django.conf import settings
@@ -15,11 +19,14 @@ from django.utils.translation import ngettext
 from simple_history.models import HistoricalRecords
 
 from catalog.models import validators as check
+from catalog.models.approval_rules import ApprovalRule
 from catalog.models.base import check_name, check_unlike
 from catalog.models.fields import JSONTextField, check_kinds, reject
 from catalog.models.rules import Grant
 from catalog.querysets import CatalogueQuerySet
+from toolhub.chinese import close_blanks
 
+MAX_NAMED_USES: Final = 10
 MAX_VALUES: Final = 10_000
 MAX_VALUE_CHARACTERS: Final = 500
 CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
@@ -44,8 +51,16 @@ def check_values(value: Any) -> None:
         seen.add(one)
 
 
+@dataclass(slots=True)
+class Uses:
+    """The ids of the grants and of the approval rules that refer to one name."""
+
+    grants: list[int] = field(default_factory=list)
+    rules: list[int] = field(default_factory=list)
+
+
 class NamedForGrants(models.Model):
-    """A row that grants refer to by its name. It keeps the name, and stays, as long as a grant uses it."""
+    """A row that grants refer to by its name, and approval rules to a list. It keeps the name, and stays, meanwhile."""
 
     name = models.CharField(_("name"), max_length=100, unique=True, validators=[check_name])
     description = models.CharField(_("description"), max_length=500, blank=True)
@@ -54,6 +69,8 @@ class NamedForGrants(models.Model):
 
     GRANT_COLUMN: ClassVar[str]
     """The column of a grant that can refer to such a row."""
+    RULE_COLUMN: ClassVar[str] = ""
+    """The column of an approval rule that can; empty for none."""
 
     class Meta:
         abstract = True
@@ -62,18 +79,26 @@ class NamedForGrants(models.Model):
         return self.name
 
     @classmethod
-    def find_uses(cls) -> dict[str, list[int]]:
-        """Return for each name that grants refer to the ids of these grants."""
-        found: dict[str, list[int]] = {}
-        grants = Grant.objects.exclude(**{cls.GRANT_COLUMN: []}).order_by("pk")
-        for pk, entries in grants.values_list("pk", cls.GRANT_COLUMN):
-            for name in dict.fromkeys(cls.find_names(entries or [])):
-                found.setdefault(name, []).append(pk)
+    def find_uses(cls) -> dict[str, Uses]:
+        """Return for each name that is referred to the grants and the approval rules that do."""
+        found: dict[str, Uses] = {}
+        for pk, names in cls._list_references(Grant, cls.GRANT_COLUMN):
+            for name in names:
+                found.setdefault(name, Uses()).grants.append(pk)
+        for pk, names in cls._list_references(ApprovalRule, cls.RULE_COLUMN) if cls.RULE_COLUMN else ():
+            for name in names:
+                found.setdefault(name, Uses()).rules.append(pk)
         return found
+
+    @classmethod
+    def _list_references(cls, model: type[ApprovalRule | Grant], column: str) -> list[tuple[int, list[str]]]:
+        """Return (id, names) of the rows that refer to any, the oldest first."""
+        rows = model._default_manager.exclude(**{column: []}).order_by("pk").values_list("pk", column)
+        return [(pk, list(dict.fromkeys(cls.find_names(entries or [])))) for pk, entries in rows]
 
     @staticmethod
     def find_names(entries: list[Any]) -> list[str]:
-        """Return the names to which the column of a grant refers."""
+        """Return the names to which such a column refers."""
         return entries
 
     def clean(self) -> None:
@@ -88,14 +113,28 @@ class NamedForGrants(models.Model):
         return type(self)._default_manager.filter(pk=self.pk).values_list("name", flat=True).first()
 
     @staticmethod
-    def in_use(name: str, users: list[int]) -> str:
-        """Return why a name that grants use cannot go away."""
-        numbers = ", ".join(map(str, users[:10])) + (" ..." if len(users) > 10 else "")
-        return ngettext(
-            "“%(name)s” is used by grant %(numbers)s. Change or delete that grant first.",
-            "“%(name)s” is used by grants %(numbers)s. Change or delete these grants first.",
-            len(users),
-        ) % {"name": name, "numbers": numbers}
+    def in_use(name: str, users: Uses) -> str:
+        """Return why a name that grants or approval rules use cannot go away."""
+        sentences = []
+        if users.grants:
+            text = ngettext(
+                "“%(name)s” is used by grant %(numbers)s. Change or delete that grant first.",
+                "“%(name)s” is used by grants %(numbers)s. Change or delete these grants first.",
+                len(users.grants),
+            )
+            sentences.append(text % {"name": name, "numbers": _shorten(users.grants)})
+        if users.rules:
+            text = ngettext(
+                "“%(name)s” is used by approval rule %(numbers)s. Change or delete that rule first.",
+                "“%(name)s” is used by approval rules %(numbers)s. Change or delete these rules first.",
+                len(users.rules),
+            )
+            sentences.append(text % {"name": name, "numbers": _shorten(users.rules)})
+        return close_blanks(" ".join(sentences))
+
+
+def _shorten(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers[:MAX_NAMED_USES])) + (" ..." if len(numbers) > MAX_NAMED_USES else "")
 
 
 class ValueList(NamedForGrants):
@@ -103,7 +142,7 @@ class ValueList(NamedForGrants):
 
     history = HistoricalRecords()
 
-    GRANT_COLUMN = "conditions"
+    GRANT_COLUMN = RULE_COLUMN = "conditions"
 
     class Meta:
         verbose_name = _("value list")
@@ -208,13 +247,18 @@ class Flag(NamedForGrants):
 
 
 def keep_while_used(*, instance: NamedForGrants, **_: Any) -> None:
-    """Refuse to delete a value list or a flag that grants use. Raises ProtectedError.
+    """Refuse to delete a value list or a flag that is in use. Raises ProtectedError.
 
     A receiver of the signal, so that it also holds for the deletion of many rows at once.
     """
     name = instance.find_stored_name() or instance.name
     if users := instance.find_uses().get(name):
-        raise ProtectedError(instance.in_use(name, users), set(Grant.objects.filter(pk__in=users[:10])))
+        raise ProtectedError(instance.in_use(name, users), _load_users(users))
+
+
+def _load_users(users: Uses) -> set[Any]:
+    grants = Grant.objects.filter(pk__in=users.grants[:MAX_NAMED_USES])
+    return {*grants, *ApprovalRule.objects.filter(pk__in=users.rules[:MAX_NAMED_USES])}
 
 
 def has_more_values(user_id: int, other_id: int) -> bool:

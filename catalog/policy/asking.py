@@ -91,9 +91,15 @@ def all_asks(snapshot: Snapshot, requester: Requester, tool: ToolDefinition, now
     found = list(snapshot.asks_by_tool.get(tool.id, ()))
     if snapshot.asks_by_grant:
         allowing = _allowing(snapshot, requester, tool, now, environment)
-        found += [rule for grant in allowing for rule in snapshot.asks_by_grant.get(grant.id, ())]
-        found = [rule for rule in found if not rule.destructive_only or is_destructive(tool)]
+        by_grants = [_rules_of(snapshot, grant, tool) for grant in allowing]
+        if all(rules_of or grant.conditions for grant, rules_of in zip(allowing, by_grants, strict=True)):
+            found += [rule for rules_of in by_grants for rule in rules_of]
     return list(merge(found, tool))
+
+
+def _rules_of(snapshot: Snapshot, grant: GrantRule, tool: ToolDefinition) -> list[AskRule]:
+    found = snapshot.asks_by_grant.get(grant.id, ())
+    return [rule for rule in found if not rule.destructive_only or is_destructive(tool)]
 
 
 def find_first_times(snapshot: Snapshot, tool: ToolDefinition, complete: Mapping[str, Any]) -> dict[int, Any]:

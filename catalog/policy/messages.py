@@ -14,8 +14,8 @@ from django.utils.translation import gettext_lazy, ngettext
 from audit import local_time
 from audit.types import Reason
 from catalog.conditions import words
-from catalog.models import Grant, Limit, Tool
-from catalog.policy.definitions import GRANT, LIMIT, LIMIT_REACHED, Rule
+from catalog.models import ApprovalRule, Grant, Limit, Tool
+from catalog.policy.definitions import APPROVAL, GRANT, LIMIT, LIMIT_REACHED, Rule
 from catalog.schemas import errors
 from catalog.schemas.errors import SchemaProblem
 from toolhub.chinese import close_blanks
@@ -86,6 +86,12 @@ SENTENCES: dict[str, str | Promise] = {
     "run.asked": gettext_lazy("It asked for %(keys)s."),
     "run.scope": gettext_lazy("The tool is not read-only, and the app was connected without the scope %(scope)s."),
     "run.capabilities": gettext_lazy("The client must declare these capabilities: %(names)s."),
+    "approval.waiting": gettext_lazy("It waits for an approval: %(rules)s."),
+    "approval.expired": gettext_lazy("It did not run: no approval in time."),
+    "approval.lost": gettext_lazy("It did not run: its approval was withdrawn, used by another call, or is void."),
+    "approval.too_many": gettext_lazy(
+        "It did not run: %(most)s calls of the user wait for an approval, which is the maximum."
+    ),
 }
 """The reasons for decisions without a grant or limit, and for the ends of runs, by code."""
 
@@ -136,12 +142,14 @@ def _name_day(at: datetime, now: datetime) -> str:
 
 
 def name_row(row: object) -> str:
-    """Return the name of a grant or a limit in the language of the page; `str()` of any other row."""
-    return translate(rule_of(row)) if isinstance(row, Grant | Limit) else str(row)
+    """Return the name of a grant or a rule in the language of the page; `str()` of any other row."""
+    return translate(rule_of(row)) if isinstance(row, ApprovalRule | Grant | Limit) else str(row)
 
 
-def rule_of(row: Grant | Limit) -> Rule:
+def rule_of(row: ApprovalRule | Grant | Limit) -> Rule:
     """Return the rule for a row."""
+    if isinstance(row, ApprovalRule):
+        return Rule(APPROVAL, {"number": row.pk or "(new)", "name": row.name})
     if isinstance(row, Limit):
         kind = "tool" if row.tool_id is not None else "toolset" if row.toolset_id is not None else "all"
         kind = "method" if row.method else kind
@@ -220,18 +228,30 @@ def _target_of(grant: Grant) -> tuple[str, str]:
 
 def _translate(code: str, params: Mapping[str, Any]) -> str:
     if code in (GRANT, LIMIT, LIMIT_REACHED):
-        values = {
-            **params,
-            "what": target(params["kind"], params["name"]),
-            "whom": subject(params["by"], params["whom"]),
-        }
-        if code == GRANT:
-            denies = params["effect"] == Grant.Effect.DENY
-            sentence = _("Grant %(number)s: allow %(what)s to %(whom)s")
-            sentence = (_("Grant %(number)s: deny %(what)s to %(whom)s") if denies else sentence) % values
-            return _("%(grant)s, with conditions") % {"grant": sentence} if params.get("conditional") else sentence
-        limit = _("Rate limit %(number)s: %(rate)s on %(what)s for %(whom)s") % values
-        if code == LIMIT:
-            return limit
-        return _("%(limit)s: wait %(seconds)s s") % {"limit": limit, "seconds": params["seconds"]}
-    return str(SENTENCES.get(code, "")) % params
+        text = _translate_rule(code, params)
+    elif code == APPROVAL:
+        text = _("Approval rule %(number)s: %(name)s") % params
+    elif code == "approval.denied":
+        text = (_("%(by)s denied it: %(reason)s") if params["reason"] else _("%(by)s denied it.")) % params
+    else:
+        text = str(SENTENCES.get(code, "")) % params
+    if text and (names := params.get("approved_by")):
+        return _("%(rule)s, approved by %(by)s") % {"rule": text, "by": names}
+    return text
+
+
+def _translate_rule(code: str, params: Mapping[str, Any]) -> str:
+    values = {
+        **params,
+        "what": target(params["kind"], params["name"]),
+        "whom": subject(params["by"], params["whom"]),
+    }
+    if code == GRANT:
+        denies = params["effect"] == Grant.Effect.DENY
+        sentence = _("Grant %(number)s: allow %(what)s to %(whom)s")
+        sentence = (_("Grant %(number)s: deny %(what)s to %(whom)s") if denies else sentence) % values
+        return _("%(grant)s, with conditions") % {"grant": sentence} if params.get("conditional") else sentence
+    limit = _("Rate limit %(number)s: %(rate)s on %(what)s for %(whom)s") % values
+    if code == LIMIT:
+        return limit
+    return _("%(limit)s: wait %(seconds)s s") % {"limit": limit, "seconds": params["seconds"]}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import cast
 
+from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
 from django.core.paginator import Paginator
@@ -17,10 +19,10 @@ from django.views.decorators.http import require_safe
 
 from audit.types import Credential
 from catalog.access_requests import requestable, submissions
+from catalog.policy import approval_texts, snapshot, visibility
 from catalog.policy import limits as rate_limits
-from catalog.policy import snapshot, visibility
 from catalog.policy.definitions import PromptDefinition, ResourceDefinition, ToolDefinition
-from catalog.policy.rules import Visible
+from catalog.policy.rules import Requester, Visible
 from catalog.schemas.parameters import Mark, Parameter, kinds, list_parameters, marks
 
 MAX_PAGE_TOOLS = 50
@@ -45,6 +47,8 @@ class ToolCard:
     """None when they did not fit on this page."""
     marks: list[Mark]
     limits: list[rate_limits.Remaining]
+    asks: list[str]
+    """What its calls ask before they run, in sentences."""
 
     @property
     def keys(self) -> str:
@@ -70,6 +74,12 @@ def visible_to(user: User) -> Visible:
 
 def title_of(tool: ToolDefinition) -> str:
     return tool.title or str(tool.annotations.get("title") or "") or tool.name
+
+
+def describe_asks(tool: ToolDefinition, user: User) -> list[str]:
+    """Return whom calls of the tool by this user ask for approval, in sentences."""
+    who, now = Requester(user.pk), time.time()
+    return approval_texts.describe_asks(snapshot.current(), who, tool, now, settings.ENVIRONMENT, own=True)
 
 
 def _text(item: ToolDefinition) -> str:
@@ -108,7 +118,15 @@ def _cards(tools: Iterable[ToolDefinition], user: User) -> list[ToolCard]:
             remaining_bytes -= html_bytes
         found = rate_limits.remaining_for(credential, tool)
         cards.append(
-            ToolCard(tool, title_of(tool), cut_text(tool.description), parameters, marks(tool.annotations), found)
+            ToolCard(
+                tool,
+                title_of(tool),
+                cut_text(tool.description),
+                parameters,
+                marks(tool.annotations),
+                found,
+                describe_asks(tool, user),
+            )
         )
     return cards
 
@@ -173,6 +191,7 @@ def tool(request: HttpRequest, name: str) -> HttpResponse:
         "about": cut_text(found.description, MAX_DETAIL_BYTES),
         "marks": marks(found.annotations),
         "limits": rate_limits.remaining_for(credential_of(user), found),
+        "asks": describe_asks(found, user),
         "parameters": parameters if _rows_html_bytes(parameters) <= MAX_DETAIL_BYTES else [],
         "schema": cut_text(schema, MAX_DETAIL_BYTES // 2),
     }

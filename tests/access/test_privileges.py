@@ -17,6 +17,7 @@ from django.test import RequestFactory
 from audit.actions.actor import ActorMiddleware
 from catalog.models import ApprovalRule, PersonalSecret, Secret
 from tests import factories
+from tests.catalog.approval_rules import make_rule
 from toolhub.access.models import AccessToken
 
 if TYPE_CHECKING:
@@ -230,7 +231,7 @@ def test_a_group_that_holds_more_is_read_only(manager: User, browser: Browser) -
     assert Group.objects.filter(pk__in=[group.pk, other.pk]).count() == 2
 
 
-@pytest.mark.parametrize("access", ["tool", "group", "personal secret", "value", "value of a group"])
+@pytest.mark.parametrize("access", ["tool", "group", "personal secret", "value", "value of a group", "approver"])
 def test_the_sign_in_of_someone_with_other_tools_or_secrets_is_for_superusers(
     manager: User, alice: User, browser: Browser, access: str
 ) -> None:
@@ -242,6 +243,8 @@ def test_the_sign_in_of_someone_with_other_tools_or_secrets_is_for_superusers(
         factories.make_value_list("repositories", {alice: ["core", "site"], manager: ["core"]})
     elif access == "value of a group":
         factories.make_value_list("repositories", {factories.make_group("analysts", [alice]): ["core"]})
+    elif access == "approver":
+        make_rule(factories.make_group("approvers", [alice]))
     else:
         secret = Secret.objects.create(name="her_token", kind=Secret.Kind.PERSONAL)
         PersonalSecret.objects.create(secret=secret, user=alice, value="x")
@@ -264,6 +267,7 @@ def test_who_has_the_same_tools_or_may_grant_them_resets_passwords(
     factories.grant(manager, tool)
     factories.grant(bob, other)
     factories.make_value_list("repositories", {alice: ["core"], manager: ["core", "site"], None: ["wiki"]})
+    make_rule(factories.make_group("approvers", [alice, manager]))
     assert browser(manager).post(f"/admin/auth/user/{alice.pk}/password/", NEW).status_code == 302
     assert browser(manager).post(f"/admin/auth/user/{bob.pk}/password/", NEW).status_code == 403
     factories.deny(manager, tool)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from django.core.management import CommandError, call_command
 from django.utils.translation import override
 
@@ -21,6 +21,7 @@ from catalog.examples import catalogue
 from catalog.exchange import files
 from catalog.exchange.kinds import KINDS
 from catalog.models import (
+    ApprovalRule,
     Flag,
     Grant,
     ImportedDocument,
@@ -35,6 +36,7 @@ from catalog.models import (
     ValueListPart,
 )
 from tests import factories
+from tests.catalog.approval_rules import make_rule
 
 pytestmark = pytest.mark.django_db
 
@@ -64,6 +66,10 @@ def tool(**fields: Any) -> dict[str, Any]:
 
 
 IN_OURS = {"path": "/a", "op": "belongs_to", "list": "ours"}
+
+
+def rule(**fields: Any) -> dict[str, Any]:
+    return {"name": "Ask", "tool": "add", "asks": "person", **fields}
 
 
 def make_document(*tools: Any, **sections: Any) -> dict[str, Any]:
@@ -151,6 +157,51 @@ def make_document(*tools: Any, **sections: Any) -> dict[str, Any]:
         (
             make_document(tool(), grants=[{"tool": "add", "everyone": True, "windows": [{"days": ["mon"]}]}]),
             "grants[0] (allow tool add, everyone).windows: Time window 1: ",
+        ),
+        (make_document(approval_rules=[{"tool": "add"}]), "approval_rules[0].name: this is missing"),
+        (make_document(approval_rules=[rule(), rule()]), "approval rule Ask already exists, at approval_rules[0]"),
+        (make_document(approval_rules=[rule()]), "approval_rules[0] (Ask).tool: there is no tool 'add'"),
+        (make_document(approval_rules=[rule(toolset="X")]), "approval_rules[0] (Ask).tool: there is no tool"),
+        (
+            make_document(tool(), approval_rules=[rule(tool=None, toolset="X")]),
+            "(Ask).toolset: there is no toolset 'X'",
+        ),
+        (make_document(tool(), approval_rules=[rule(tool=None)]), "Choose exactly one of grant, tool, toolset"),
+        (make_document(tool(), approval_rules=[rule(all_tools=True)]), "Choose exactly one of grant, tool, toolset"),
+        (
+            make_document(tool(), approval_rules=[rule(asks="approvers", group="nobody")]),
+            "approval_rules[0] (Ask).group: there is no group 'nobody'",
+        ),
+        (make_document(tool(), approval_rules=[rule(asks="approvers")]), "Choose the group whose members approve."),
+        (
+            make_document(tool(), approval_rules=[rule(conditions=[IN_OURS])]),
+            "approval_rules[0] (Ask).conditions: Condition 1: There is no value list “ours”.",
+        ),
+        (
+            make_document(tool(), approval_rules=[rule(conditions=[{"path": "/zip"}])]),
+            "(Ask).conditions: Condition 1: ",
+        ),
+        (make_document(tool(), approval_rules=[rule(minutes=0)]), "approval_rules[0] (Ask).minutes: "),
+        (make_document(tool(), approval_rules=[rule(tool=None, grant="add")]), "(Ask).grant: this must be an object"),
+        (
+            make_document(tool(), approval_rules=[rule(tool=None, grant={"tool": "add", "everyone": True})]),
+            "approval_rules[0] (Ask).grant: no grant that allows it is like this.",
+        ),
+        (
+            make_document(
+                tool(),
+                grants=[{"tool": "add", "everyone": True, "effect": "deny"}],
+                approval_rules=[rule(tool=None, grant={"tool": "add", "everyone": True})],
+            ),
+            "approval_rules[0] (Ask).grant: no grant that allows it is like this.",
+        ),
+        (
+            make_document(tool(), approval_rules=[rule(tool=None, grant={"tool": "add", "prompt": "x"})]),
+            "approval_rules[0] (Ask).grant.prompt: a grant of an approval rule has no member with this name",
+        ),
+        (
+            make_document(tool(), approval_rules=[rule(tool=None, grant={"tool": "add", "user": "nobody"})]),
+            "approval_rules[0] (Ask).grant.user: there is no user 'nobody'",
         ),
     ],
 )
@@ -251,10 +302,36 @@ def fill_catalogue(alice: User) -> None:
     factories.limit("9/d")
     factories.limit("60/m", "completion/complete")
     factories.limit("600/h", "tools/list", user=alice)
+    fill_approval_rules(nasty, examples, group)
+
+
+def fill_approval_rules(nasty: Tool, examples: Toolset, group: Group) -> None:
+    """One for each target; grants of the same tool to the same person are told apart."""
+    large = {"path": "/n", "op": "range", "exclusiveMinimum": 1.5}
+    ours = {"path": "/no", "op": "belongs_to", "list": "repositories"}
+    hours = {"days": ["mon", "fri"], "from": "09:00", "to": "17:30", "zone": "Europe/Berlin"}
+    make_rule(group, name="of a tool: #1", tool=nasty, conditions=[large, ours], minutes=1, four_eyes=False)
+    make_rule(name="of a toolset", toolset=examples, windows=[hours], outside_windows=True, accepts_client=True)
+    make_rule(group, name="1e5", all_tools=True, destructive_only=True, enabled=False, note="why")
+    for number, grant in enumerate(Grant.objects.filter(effect="allow", prompt=None, resource=None)):
+        make_rule(group, name=f"of grant {number}", grant=grant)
 
 
 def wipe() -> None:
-    for model in (Grant, Limit, Tool, Resource, Prompt, Toolset, Upstream, ImportedDocument, Secret, ValueList, Flag):
+    for model in (
+        ApprovalRule,
+        Grant,
+        Limit,
+        Tool,
+        Resource,
+        Prompt,
+        Toolset,
+        Upstream,
+        ImportedDocument,
+        Secret,
+        ValueList,
+        Flag,
+    ):
         model.objects.all().delete()
 
 
@@ -372,6 +449,34 @@ def test_a_list_that_grants_use_goes_with_them_and_never_before(tmp_path: Path) 
     nothing: dict[str, Any] = {"toolhub": 1, "value_lists": [], "value_list_parts": [], "flags": [], "grants": []}
     assert "Created 0, changed 0, removed 4" in import_file(tmp_path / "x.json", nothing, "--prune")
     assert not ValueList.objects.exists() and not Flag.objects.exists() and not Grant.objects.exists()
+
+
+def test_an_approval_rule_keeps_its_grant_among_grants_that_look_alike(tmp_path: Path, alice: User) -> None:
+    added = factories.make_tool("add", input_schema=text_schema())
+    other = {"path": "/a", "op": "equals", "value": "x"}
+    factories.grant(alice, added, note="plain")
+    narrow = factories.grant(alice, added, conditions=[other])
+    make_rule(name="Ask", grant=narrow)
+    wanted = yaml.safe_load(export())
+    assert wanted["approval_rules"][0]["grant"] == {"tool": "add", "user": "alice", "conditions": [other]}
+    Grant.objects.all().delete()
+    assert "Created 3, changed 0, removed 0" in import_file(tmp_path / "x.json", wanted)
+    assert ApprovalRule.objects.get().grant == Grant.objects.get(conditions=[other])
+    assert "Created 0, changed 0, removed 0" in import_file(tmp_path / "x.json", wanted)
+    wanted["approval_rules"][0] |= {"grant": {"tool": "add", "user": "alice", "note": "plain"}, "minutes": 5}
+    said = import_file(tmp_path / "x.json", wanted, "--plan")
+    assert "~ approval rule Ask\n" in said and "minutes: 60 -> 5" in said and "grant" in said
+    wanted["approval_rules"][0]["grant"] = {"tool": "add", "user": "alice"}
+    with pytest.raises(CommandError, match="no grant that allows it is like this"):
+        import_file(tmp_path / "x.json", wanted)
+
+
+def test_approval_rules_are_removed_with_prune_alone(tmp_path: Path) -> None:
+    make_rule(name="Ask", tool=factories.make_tool("add"))
+    nothing: dict[str, Any] = {"toolhub": 1, "approval_rules": []}
+    assert "removed 0" in import_file(tmp_path / "x.json", nothing)
+    assert "- approval rule Ask" in import_file(tmp_path / "x.json", nothing, "--prune")
+    assert not ApprovalRule.objects.exists()
 
 
 def test_a_grant_may_name_a_flag_that_the_environment_alone_defines(tmp_path: Path, settings: Any) -> None:

@@ -18,6 +18,7 @@ from catalog.policy import messages
 from catalog.policy import rules as policy
 from catalog.policy.definitions import Rule
 from tests import factories
+from tests.catalog.approval_rules import make_rule
 
 pytestmark = pytest.mark.django_db
 
@@ -137,3 +138,34 @@ def test_every_reason_in_the_code_has_a_sentence_in_both_languages() -> None:
         assert messages.translate_reason(
             Reason(text, {**params, "seconds": 3, "keys": "a", "names": "b", "scope": "mcp:write"})
         ), text
+
+
+def test_an_approval_rule_reads_as_the_one_that_asks(alice: User) -> None:
+    rule = make_rule(name="Deletions need %(what)s", grant=factories.grant(alice, factories.make_tool()))
+    (asking,) = factories.load().asks_by_grant.values()
+    assert asking[0].rule == messages.rule_of(rule)
+    said = f"Approval rule {rule.pk}: Deletions need %(what)s"
+    assert messages.name_row(rule) == messages.translate(asking[0].rule) == asking[0].rule.english == said
+
+
+def test_a_grant_that_needed_an_approval_names_who_gave_it(alice: User) -> None:
+    rule = messages.rule_of(factories.grant(alice, factories.make_tool()))
+    approved = Reason(rule.code, {**rule.params, "approved_by": "bob, wei", "approvals": ["1"]})
+    assert messages.translate_reason(approved) == f"{messages.translate(rule)}, approved by bob, wei"
+
+
+@pytest.mark.parametrize(
+    ("code", "params", "sentence"),
+    [
+        ("approval.waiting", {"rules": "Deletions"}, "It waits for an approval: Deletions."),
+        ("approval.denied", {"by": "bob", "reason": ""}, "bob denied it."),
+        ("approval.denied", {"by": "bob", "reason": "100%(by)s"}, "bob denied it: 100%(by)s"),
+        ("approval.expired", {}, "It did not run: no approval in time."),
+        ("approval.too_many", {"most": 20}, "It did not run: 20 calls of the user wait for an approval"),
+        ("approval.lost", {}, "It did not run: its approval was withdrawn, used by another call, or is void."),
+    ],
+)
+def test_why_a_call_has_no_approval_is_said(code: str, params: dict[str, Any], sentence: str) -> None:
+    assert messages.translate_reason(Reason(code, params)).startswith(sentence)
+    if params:
+        assert messages.translate_reason(Reason(code, {})) == ""

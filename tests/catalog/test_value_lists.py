@@ -15,6 +15,7 @@ from django.test import Client
 from audit.models import Action
 from catalog.models import Grant, Tool, ValueList, ValueListPart
 from tests import factories
+from tests.catalog.approval_rules import make_rule
 
 pytestmark = pytest.mark.django_db
 LISTS = "/admin/catalog/valuelist/"
@@ -169,6 +170,40 @@ def test_a_list_that_grants_use_is_not_deleted_by_any_way(browser: Client) -> No
     grant.delete()
     assert browser.post(LISTS, both).status_code == 302
     assert not ValueList.objects.exists() and not ValueListPart.objects.exists()
+
+
+def test_a_list_that_an_approval_rule_uses_keeps_its_name_and_stays(browser: Client) -> None:
+    ours = factories.make_value_list("ours", {None: ["x"]})
+    tool = make_tool()
+    rule = make_rule(name="Deletions <b>", tool=tool, conditions=[IN_OURS])
+    says = f"“ours” is used by approval rule {rule.pk}. Change or delete that rule first."
+    ours.name = "theirs"
+    assert find_errors(ours) == {"name": [says]}
+    ours.refresh_from_db()
+    for delete in (ours.delete, ValueList.objects.all().delete):
+        with pytest.raises(ProtectedError) as refused, transaction.atomic():
+            delete()
+        assert refused.value.args[0] == says and refused.value.protected_objects == {rule}
+    assert says in browser.get(f"{LISTS}{ours.pk}/delete/").content.decode()
+    browser.post(f"{LISTS}{ours.pk}/delete/", {"post": "yes"})
+    assert ValueList.objects.exists()
+    grant = factories.grant(None, tool, conditions=[IN_OURS])
+    says = f"“ours” is used by grant {grant.pk}. Change or delete that grant first. {says}"
+    assert says in browser.get(f"{LISTS}{ours.pk}/delete/").content.decode()
+    grant.delete()
+    rule.delete()
+    ours.delete()
+
+
+def test_a_list_shows_the_approval_rules_that_use_it_to_who_may_view_them(browser: Client) -> None:
+    ours = factories.make_value_list("ours", {None: ["x"]})
+    rule = make_rule(name="Deletions <b>", tool=make_tool(), conditions=[IN_OURS])
+    link = f'<a class="underline" href="/admin/catalog/approvalrule/{rule.pk}/change/">Deletions &lt;b&gt;</a>'
+    for page in (LISTS, change_page(ours)):
+        assert link in browser.get(page).content.decode()
+        found = sign_in("view_valuelist", "view_grant").get(page).content.decode()
+        assert "1 approval rule" in found and "Deletions" not in found
+        User.objects.filter(username="staff").delete()
 
 
 def test_values_are_deleted_with_their_list_only_by_who_may_delete_values(alice: User) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from django.contrib.auth.models import Permission, User
+import html
+
+import pytest
+from django.contrib.auth.models import Group, Permission, User
 from django.test import Client
 from django.urls import reverse
 
 from tests import factories
+from tests.catalog.approval_rules import make_rule, sign_in
 
 
 def test_the_buttons_of_a_confirmation_say_what_they_do(browser: Client) -> None:
@@ -49,3 +53,26 @@ def test_the_button_that_adds_has_a_name_and_is_not_on_the_page_that_adds(browse
     listed = browser.get(reverse("admin:catalog_grant_changelist"), headers={"accept-language": "zh-hans"})
     assert 'aria-label="添加授权"' in listed.content.decode()
     assert "addlink" not in browser.get(reverse("admin:catalog_grant_add")).content.decode()
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_who_deletes_a_group_that_approves_reads_what_nobody_can_approve_any_more(
+    browser: Client, several: bool
+) -> None:
+    group, other = factories.make_group("ops"), factories.make_group("other")
+    make_rule(group, name="Deletions <b>", all_tools=True)
+    make_rule(group, name="Large sums", all_tools=True)
+
+    def ask(client: Client, chosen: Group) -> str:
+        if several:
+            sent = {"action": "delete_selected", "_selected_action": [chosen.pk]}
+            return html.unescape(client.post(reverse("admin:auth_group_changelist"), sent).content.decode())
+        return html.unescape(client.get(reverse("admin:auth_group_delete", args=[chosen.pk])).content.decode())
+
+    says = "Without this group, nobody can approve the calls of 2 approval rules: they do not run."
+    page = ask(browser, group)
+    assert says in page and "The rules: “Deletions <b>”, “Large sums”." in page
+    assert "nobody can approve" not in ask(browser, other)
+    page = ask(sign_in("view_group", "delete_group", "add_grant", "change_grant", "delete_grant"), group)
+    assert says in page and "Large sums" not in page
+    assert browser.post(reverse("admin:auth_group_delete", args=[group.pk]), {"post": "yes"}).status_code == 302

@@ -215,6 +215,9 @@ class GroupAdmin(PermissionLabelsAdmin, BoundedDeletion, DjangoGroupAdmin, Model
         listed, counts, needed, protected = super().get_deleted_objects(rows, request)
         if privileges.find_reserved_groups(cast(User, request.user), [row.pk for row in rows]):
             needed = {*needed, str(self.opts.verbose_name)}
+        loss = hooks.installed().group_losses([row.pk for row in rows], request.user)
+        if loss and "post" not in request.POST:  # the page that asks: it names only what goes away
+            messages.warning(request, loss)
         return listed, counts, needed, protected
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:

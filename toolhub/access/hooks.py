@@ -27,6 +27,10 @@ def _no_groups(group_ids: frozenset[int]) -> frozenset[int]:
     return frozenset()
 
 
+def _no_loss(group_ids: Collection[int], viewer: Any) -> str:
+    return ""
+
+
 def _no_difference(user_id: int, other_id: int) -> bool:
     return False
 
@@ -139,6 +143,8 @@ class Hooks:
     """Whether the first user is granted something that the second is not, or the second is denied more."""
     groups_with_access: Callable[[frozenset[int]], frozenset[int]] = _no_groups
     """Those of the groups (primary keys) that have grants or rate limits."""
+    group_losses: Callable[[Collection[int], Any], str] = _no_loss
+    """A sentence about what is lost without these groups (primary keys), for the user who would delete them."""
     approves_more: Callable[[int, int], bool] = _no_difference
     """Whether the first user can approve calls that the second cannot."""
     approving_groups: Callable[[frozenset[int]], frozenset[int]] = _no_groups

@@ -13,8 +13,8 @@ from django.db.models import Q
 from django.urls import reverse
 
 from catalog.conditions.forms import Form
-from catalog.policy import loader, messages, rules
-from catalog.policy.definitions import Item, ResourceDefinition, Snapshot
+from catalog.policy import approval_texts, loader, messages, rules
+from catalog.policy.definitions import Item, ResourceDefinition, Snapshot, ToolDefinition
 from catalog.policy.obstacles import Explainer
 from catalog.policy.rules import Requester, Visible
 from toolhub.pages.access import remedies
@@ -59,6 +59,8 @@ class Row:
     """What hides it, and what can be done; None for a visible item."""
     narrowed_by: tuple[tuple[int, str], ...] = ()
     """Number and address of the grants whose conditions narrow the definition that the person sees."""
+    asks: tuple[str, ...] = ()
+    """Whom calls of a visible tool ask for approval, in sentences."""
 
 
 def entries(catalogue: Snapshot, seen: Visible, kind: str, *, which: str, words: Sequence[str]) -> list[Entry]:
@@ -102,16 +104,19 @@ def rows(catalogue: Snapshot, who: Requester, username: str, found: Sequence[Ent
 def _row(catalogue: Snapshot, who: Requester, entry: Entry, advisor: Advisor, advice: Advice | None) -> Row:
     rule, changes = rules.DISABLED, None
     narrowed_by: tuple[tuple[int, str], ...] = ()
+    asks: list[str] = []
     if entry.item is not None:
         decision = rules.decide(catalogue, who, entry.item, advisor.now, advisor.environment)
         rule, changes = decision.rule, decision.changes_at
         if decision.visible and decision.form is not None:
             numbers = _find_narrowing(decision.form)
             narrowed_by = tuple((number, remedies.grant_address(number)) for number in numbers)
+        if decision.visible and isinstance(entry.item, ToolDefinition):
+            asks = approval_texts.describe_asks(catalogue, who, entry.item, advisor.now, advisor.environment, own=False)
     link = reverse(f"admin:catalog_{entry.kind}_change", args=[entry.id])
     change_time = datetime.fromtimestamp(changes, UTC) if changes is not None else None
     text = advice.text if advice is not None else messages.translate(rule)
-    return Row(entry, link, text, remedies.grant_link(rule), change_time, advice, narrowed_by)
+    return Row(entry, link, text, remedies.grant_link(rule), change_time, advice, narrowed_by, tuple(asks))
 
 
 def _find_narrowing(form: Form) -> list[int]:

@@ -1,4 +1,4 @@
-// The conditions of a grant as rows: argument, operator and operand, as the arguments of the chosen item have them.
+// The conditions of a grant or an approval rule as rows: argument, operator and operand, as the arguments of the chosen item have them.
 
 import { Digits, digits, NotJson, parse, write } from "./json_text.js";
 import { area, fresh, input, make, select } from "./page_parts.js";
@@ -69,10 +69,11 @@ function pointer(text) {
 }
 
 export class ConditionRows extends RuleRows {
-  constructor(textarea, lists) {
+  // none: what to say where there are none.
+  constructor(textarea, lists, none) {
     super(textarea, {
       rows: gettext("Conditions"), row: gettext("Condition %(number)s"), add: gettext("Add a condition"),
-      none: gettext("No conditions. The grant applies whatever the arguments are."),
+      none,
       unfit: gettext("The form cannot show these conditions. Edit them as JSON."),
     });
     this.lists = lists;
@@ -81,11 +82,11 @@ export class ConditionRows extends RuleRows {
 
   fits(condition) { return fits(condition); }
 
-  // The arguments of the chosen item; none are known of a toolset, and not all of a long schema.
-  offer(found, isDenial) {
+  // The arguments of the chosen item; not all are known of a long schema. Only a grant that allows fixes a value.
+  offer(found, fixesNothing) {
     this.known = new Map((found?.get("arguments") ?? []).map((one) => [one.get("path"), one]));
     this.isComplete = this.known.size > 0 && found.get("is_complete");
-    this.isDenial = isDenial;
+    this.fixesNothing = fixesNothing;
   }
 
   empty() {
@@ -97,7 +98,7 @@ export class ConditionRows extends RuleRows {
 
   operators(kinds) {
     const fitting = kinds.length ? new Set([...kinds.flatMap((kind) => OF_KINDS[kind] ?? []), "fixed"]) : new Set(Object.keys(OPERATORS));
-    if (this.isDenial) fitting.delete("fixed");
+    if (this.fixesNothing) fitting.delete("fixed");
     return Object.keys(OPERATORS).filter((name) => fitting.has(name));
   }
 

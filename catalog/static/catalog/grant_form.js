@@ -1,4 +1,5 @@
-// The page of a grant: conditions and time windows as rows, flags as checkboxes, on top of the fields that are sent.
+// The page of a grant or an approval rule: conditions and time windows as rows, flags as checkboxes, on top of the fields
+// that are sent. Of a rule, a sentence says what it means.
 // Without this script these are JSON in text areas, and names in a text field.
 // The page loads admin/jsi18n/ before: gettext and interpolate, with the texts of djangojs.po.
 
@@ -8,23 +9,35 @@ import { make } from "./page_parts.js";
 import { checkboxes } from "./rule_rows.js";
 import { WindowRows } from "./window_rows.js";
 
-const ITEMS = ["tool", "prompt", "resource"];
+const WORDS = {
+  grant: {
+    conditions: gettext("No conditions. The grant applies whatever the arguments are."),
+    windows: gettext("No time windows. The grant applies at any time."),
+  },
+  approvalrule: {
+    conditions: gettext("No conditions. The rule asks whatever the arguments are."),
+    windows: gettext("No time windows. The rule asks at any time."),
+  },
+};
+const MEANING_MS = 300;
 const holder = document.getElementById("grant-form");
 const data = JSON.parse(holder.dataset.form);
 const form = holder.closest("form");
 const field = (name) => form.elements.namedItem(name);
 
-const conditions = new ConditionRows(field("conditions"), data.lists);
+const isRule = data.kind === "approvalrule";
+
+const conditions = new ConditionRows(field("conditions"), data.lists, WORDS[data.kind].conditions);
 const note = make("p", { class: "tool-note", role: "status" });
 conditions.root.prepend(note);
-new WindowRows(field("windows"), data).start();
-showFlags(field("flags"));
+new WindowRows(field("windows"), data, WORDS[data.kind].windows).start();
+if (field("flags")) showFlags(field("flags"));
 
 let asked = null;
 async function offer() {
   asked?.abort();
   asked = new AbortController();
-  const chosen = ITEMS.find((name) => field(name)?.value);
+  const chosen = data.targets.find((name) => field(name)?.value);
   let found = null;
   note.textContent = "";
   if (chosen) {
@@ -40,17 +53,42 @@ async function offer() {
   }
   if (found && !found.get("arguments").length) note.textContent = gettext("No condition is possible here: there are no arguments.");
   else if (!chosen) note.textContent = gettext("Choose a tool above to choose from its arguments. Or enter a path, such as /lines/*/amount.");
-  conditions.offer(found, field("effect").value === "deny");
+  conditions.offer(found, isRule || field("effect").value === "deny");
   if (form.dataset.conditions) conditions.read();
   else conditions.start();
   form.dataset.conditions = "ready";
 }
-for (const name of [...ITEMS, "toolset"]) {
+for (const name of new Set([...data.targets, "toolset"])) {
   // The search field of the theme says so to jQuery alone.
   if (field(name)) django.jQuery(field(name)).on("change", offer);
 }
-field("effect").addEventListener("change", offer);
+field("effect")?.addEventListener("change", offer);
 offer();
+if (isRule) showMeaning(document.getElementById("rule-meaning"));
+
+// What the form would mean if it were saved now, while somebody fills it in.
+function showMeaning(place) {
+  let waiting = null;
+  let sent = null;
+  const tell = async () => {
+    sent?.abort();
+    sent = new AbortController();
+    try {
+      const answer = await fetch(data.meaning, { method: "POST", body: new FormData(form), signal: sent.signal, headers: { Accept: "application/json" } });
+      if (window.toolhub.isSignedOut(answer) || !answer.ok) return;
+      const found = await answer.json();
+      place.querySelector("[data-sentence]").textContent = found.sentence || gettext("Fill in the form to read here what the rule means.");
+      place.querySelector("[data-warning]").textContent = found.warning;
+      place.dataset.told = String(Number(place.dataset.told || 0) + 1);
+    } catch {
+      // A newer one was sent, or the server is away: the last sentence stays.
+    }
+  };
+  const later = () => { clearTimeout(waiting); waiting = setTimeout(tell, MEANING_MS); };
+  for (const kind of ["input", "change"]) form.addEventListener(kind, later);
+  for (const name of [...data.targets, "group"]) if (field(name)) django.jQuery(field(name)).on("change", later);
+  tell();
+}
 
 function showFlags(text) {
   if (/^\s*[[{"]/.test(text.value)) return;

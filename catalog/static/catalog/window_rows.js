@@ -1,4 +1,4 @@
-// The time windows of a grant as rows: weekdays, start, end and time zone.
+// The time windows of a grant or an approval rule as rows: weekdays, start, end and time zone.
 
 import { input, select } from "./page_parts.js";
 import { checkboxes, labelled, RuleRows } from "./rule_rows.js";
@@ -8,10 +8,11 @@ const MEMBERS = ["days", "from", "to", "zone"];
 
 export class WindowRows extends RuleRows {
   // days: [key, name] pairs; zones: all names; zone: that of the person who fills in the form.
-  constructor(textarea, { days, zones, zone }) {
+  // none: what to say where there are none.
+  constructor(textarea, { days, zones, zone }, none) {
     super(textarea, {
       rows: gettext("Time windows"), row: gettext("Time window %(number)s"), add: gettext("Add a time window"),
-      none: gettext("No time windows. The grant applies at any time."),
+      none,
       unfit: gettext("The form cannot show these time windows. Edit them as JSON."),
     });
     Object.assign(this, { days, zones, zone });

@@ -44,6 +44,7 @@ KINDS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ("catalog.secret", "name", "", ("name",)),
     ("catalog.valuelist", "name", "description", ("name",)),
     ("catalog.flag", "name", "description", ("name",)),
+    ("catalog.approvalrule", "name", "note", ("name",)),
 )
 """Model, its field with the name, one with more ("" for none), the searched fields; in the order of equal results."""
 

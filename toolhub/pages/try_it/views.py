@@ -7,10 +7,12 @@ change.
 from __future__ import annotations
 
 import json
+import time
 from typing import Any, cast
 from uuid import UUID
 
 from asgiref.sync import async_to_sync
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
@@ -32,8 +34,9 @@ from audit.results import content, tables
 from audit.types import Reason
 from catalog.errors import CatalogError, InvalidArguments, LimitReached, UnknownTool
 from catalog.models import Tool
-from catalog.policy import messages, rules
-from catalog.policy.definitions import LIMIT, Rule
+from catalog.policy import approval_texts, messages, rules, snapshot
+from catalog.policy.definitions import LIMIT, Rule, ToolDefinition
+from catalog.policy.rules import Requester
 from catalog.schemas import errors as schema_errors
 from catalog.schemas.errors import SchemaProblem
 from toolhub import invisible
@@ -199,16 +202,26 @@ def _remove_obstacle(request: HttpRequest, tool: Tool, form: Form) -> None:
 
 
 def _access_context(request: HttpRequest, tool: Tool, form: Form) -> dict[str, Any]:
-    """Return why the user of the form does not see the tool; nothing if they do, or if the viewer may not ask."""
+    """Return why the user of the form does not see the tool, or whom its calls ask, if the viewer may know."""
     try:
         user = form.user()
     except (Rejection, PermissionDenied):
         return {}
     advice = remedy_changes.explain(request, user.pk, "tool", tool.pk)
     if advice is None or not advice.lines:
-        return {}
+        return {"asks": _describe_asks(tool, user)}
     own = user.pk == form.actor.pk
     return {"advice": advice, "own": own, "ungranted": advice.asked.explanation.obstacles == (rules.NO_GRANT,)}
+
+
+def _describe_asks(tool: Tool, user: User) -> list[str]:
+    """Return whom calls of this user ask. Who tries the tool as another user confirms the call in their place."""
+    catalogue = snapshot.latest()
+    item = catalogue.items.get(("tool", tool.pk))
+    if not isinstance(item, ToolDefinition):
+        return []
+    now = time.time()
+    return approval_texts.describe_asks(catalogue, Requester(user.pk), item, now, settings.ENVIRONMENT, own=True)
 
 
 def _render_access(request: HttpRequest, tool: Tool, form: Form) -> str:
