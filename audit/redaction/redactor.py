@@ -41,6 +41,8 @@ __all__ = [
 HIDDEN, CHANGED = "(hidden)", "(hidden, changed)"
 """Texts that admin activity has in place of the value of a secret field."""
 WHOLE, REDACTED, DIGESTS = "whole", "redacted", "digests"
+NOT_LOGGED = '{"$redacted":"not logged: '
+"""How the text begins that stands for a value that cannot be searched."""
 _MAX_NESTED_TEXTS = 4
 """Maximum levels of JSON inside a string of JSON that are searched; a deeper string is hidden completely."""
 
@@ -103,7 +105,7 @@ class Redactor:
             return self._redact_thoroughly(value, text, known, current, found, extra)
         except (RecursionError, TypeError, ValueError) as error:
             # A value that cannot be searched might hold a secret.
-            return canonical({"$redacted": f"not logged: {type(error).__name__}", "length": 0})
+            return canonical({"$redacted": f"not logged: {type(error).__name__}", "length": 0})  # see NOT_LOGGED
 
     def value(self, value: Any) -> Any:
         """Return plain data without secrets, ready to be stored."""

@@ -50,7 +50,7 @@ def find_context(
     """Return the digest of what would run, and why it may: another one when any of it changes. Reads the secrets."""
     requester = Requester(user_id)
     grants = asking.grants_digest(snapshot, requester, tool, now, environment)
-    terms = [[rule.id, rule.asks, rule.group_id, rule.four_eyes, rule.accepts_client] for rule in rules]
+    terms = [[one.id, one.asks, one.group_id, one.four_eyes, one.accepts_client, one.minutes] for one in rules]
     return _digest(CONTEXT_SALT, [tool.id, tool.hash, grants, terms, _states_of(secrets, user_id)])
 
 
@@ -75,7 +75,8 @@ def seal(row: Approval | TemporaryApproval) -> str:
         return _digest(
             TEMPORARY_SALT,
             [
-                *(row.user_id, row.credential, row.tool_id, row.asks, row.group_id, row.context, row.argument_digests),
+                *(row.pk, row.user_id, row.credential, row.credential_name, row.tool_id, row.rule_name),
+                *(row.asks, row.group_id, row.context, row.argument_digests),
                 *(row.free_arguments, row.arguments, row.created.isoformat(), row.expires.isoformat(), row.given_by_id),
                 row.revoked and row.revoked.isoformat(),
             ],
@@ -84,6 +85,7 @@ def seal(row: Approval | TemporaryApproval) -> str:
         SEAL_SALT,
         [
             *(str(row.id), str(row.call_id), row.user_id, row.maker_id, row.credential, row.tool_id, row.tool_name),
+            *(row.credential_name, row.client, row.rule_name, row.decided_by_name),
             *(row.rule_ids, row.asks, row.group_id, row.four_eyes, row.arguments, row.argument_digests),
             *(row.binding, row.context),
             *(str(row.state), row.created.isoformat(), row.expires.isoformat()),

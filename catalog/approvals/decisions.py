@@ -20,6 +20,7 @@ from django.utils import timezone
 from audit.actions import log
 from catalog.approvals import bindings, requests, temporary
 from catalog.approvals.requests import DENIAL_MINUTES, KIND, State, name_for_log
+from catalog.functions.sanitise import sanitise_line
 from catalog.models import Approval
 from catalog.models.approvals import MAX_REASON_CHARACTERS
 from catalog.policy import snapshot
@@ -41,8 +42,13 @@ class Refused(Exception):
 
 
 def may_see(row: Approval, user: Any) -> bool:
-    """Return whether the request is theirs, or is or was for them to decide."""
-    return user.pk in row.callers or _is_asked(row, user)
+    """Return whether the request is theirs, or is or was for them to decide.
+
+    Whoever decides sees no row that toolhub did not write: it could show another call than the one that waits.
+    """
+    if _is_asked(row, user):
+        return row.state != State.WAITING or bindings.is_sealed(row)
+    return user.pk in row.callers
 
 
 def may_decide(row: Approval, user: Any) -> bool:
@@ -80,7 +86,7 @@ def approve(key: Any, user: User, *, by_client: bool = False, minutes: int = 0, 
 def deny(key: Any, user: User, reason: str = "", *, by_client: bool = False) -> Approval:
     """Deny a request, with a reason that the model reads. Raises Refused."""
     with _locked(key, user) as row:
-        row.reason = reason.strip()[:MAX_REASON_CHARACTERS]
+        row.reason = sanitise_line(reason)[:MAX_REASON_CHARACTERS]
         row.expires = timezone.now() + timedelta(minutes=DENIAL_MINUTES)
         _decide(row, State.DENIED, user, by_client=by_client)
         after = {**_describe(row), "reason": row.reason}
@@ -128,9 +134,7 @@ def _locked(key: Any, user: User) -> Iterator[Approval]:
     void: Approval | None = None
     with transaction.atomic():
         row = Approval.objects.select_for_update(of=("self",)).select_related("user").filter(pk=key).first()
-        if row is None or not may_see(row, user):
-            raise Refused("gone")
-        if not _is_asked(row, user):
+        if row is None or not _is_asked(row, user):
             raise Refused("gone")
         if _is_own(row, user):
             raise Refused("own", row)

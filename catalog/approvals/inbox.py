@@ -111,6 +111,8 @@ def summarise(user: Any, now: datetime | None = None) -> Summary:
     """Return the summary of this user, with one query."""
     at = timezone.now() if now is None else now
     own = Approval.objects.filter(Q(user=user.pk) | Q(maker=user.pk))
+    followed = Approval.objects.filter(Q(user=user.pk) | Q(maker=user.pk) | Q(decided_by=user.pk))
+    live = followed.filter(state__in=Approval.LIVE, expires__gt=at)
     rules = ApprovalRule.objects.filter(asks=APPROVERS, enabled=True, group__in=user.groups.values("pk"))
     waiting = waiting_for(user, at).select_related(None)
     found = (
@@ -122,15 +124,17 @@ def summarise(user: Any, now: datetime | None = None) -> Summary:
             Coalesce(Subquery(_count(waiting)), 0),
             Subquery(waiting.order_by("-created", "-pk").values("pk")[:1]),
             Subquery(waiting.order_by("-created", "-pk").values("created")[:1]),
-            Coalesce(Subquery(_count(own_open(user, at).select_related(None))), 0),
-            Subquery(own.order_by().annotate(row=Value(1)).values("row").annotate(at=Max("decided_at")).values("at")),
+            Coalesce(Subquery(_count(live)), 0),
+            Subquery(
+                followed.order_by().annotate(row=Value(1)).values("row").annotate(at=Max("decided_at")).values("at")
+            ),
         )
         .first()
     )
     if found is None:
         return NOTHING
-    approves, has_own, number, newest, newest_at, own_number, decided = found
-    version = f"{number} {newest} {own_number} {_seconds(decided)}"
+    approves, has_own, number, newest, newest_at, live_number, decided = found
+    version = f"{number} {newest} {live_number} {_seconds(decided)}"
     takes_part = bool(approves or has_own or number)
     return Summary(takes_part, number, "" if newest is None else str(newest), _seconds(newest_at), version)
 

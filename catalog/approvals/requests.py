@@ -19,8 +19,9 @@ from django.utils import timezone
 from audit.actions import log
 from audit.types import Caller
 from catalog import signals
-from catalog.approvals import bindings, temporary
+from catalog.approvals import activity, bindings, temporary
 from catalog.approvals.bindings import Question
+from catalog.functions.sanitise import sanitise_line
 from catalog.models import Approval, TemporaryApproval
 from catalog.policy.asking import APPROVERS
 from catalog.policy.definitions import Snapshot
@@ -31,6 +32,8 @@ MAX_PENDING: Final = 20
 """Maximum requests of one person that wait."""
 DENIAL_MINUTES: Final = 10
 """How long a denial answers the same call: a model that tries again bothers nobody."""
+ENDS: Final = ("used", "denied", "expired", "withdrawn", "voided")
+"""Verbs in admin activity after which an approval is none."""
 State = Approval.State
 
 
@@ -68,6 +71,8 @@ def find(questions: Sequence[Question], now: datetime) -> list[Approval | None]:
         elif now >= row.expires:
             if row.state in Approval.LIVE:
                 end(row, State.EXPIRED, "toolhub")
+        elif row.state == State.APPROVED and was_ended(row):
+            end(row, State.VOID, "toolhub")
         else:
             found[row.binding] = row
     return [found.get(one.binding) for one in questions]
@@ -96,14 +101,14 @@ def make(questions: Sequence[Question], asked: Asked) -> list[Approval]:
 def _make(question: Question, asked: Asked, now: datetime) -> Approval:
     caller, ask = asked.caller, question.ask
     credential = caller.credential
-    client = f"{caller.client_name} {caller.client_version}".strip()
+    client = sanitise_line(f"{caller.client_name} {caller.client_version}")
     made = Approval(
         id=uuid.uuid4(),
         call_id=asked.call_id,
         user_id=caller.user_id,
         maker_id=credential.maker_id,
         credential=credential.id[:100],
-        credential_name=credential.label[:200],
+        credential_name=sanitise_line(credential.label)[:200],
         client=client[:300],
         tool_id=asked.tool_id,
         tool_name=asked.tool_name,
@@ -140,12 +145,12 @@ def use(
         for known in sorted(approvals, key=lambda row: str(row.pk)):
             if isinstance(known, TemporaryApproval):
                 again = TemporaryApproval.objects.filter(pk=known.pk).first()
-                if again is None or not temporary.is_in_force(again, snapshot, now):
+                if again is None or not temporary.is_in_force(again, snapshot, now) or temporary.was_revoked(again):
                     transaction.set_rollback(True)
                     return False
                 continue
             row = Approval.objects.select_for_update(of=("self",)).filter(pk=known.pk).first()
-            if row is None or not is_usable(row, snapshot, now):
+            if row is None or not is_usable(row, snapshot, now) or was_ended(row):
                 transaction.set_rollback(True)
                 return False
             row.state, row.used_by = State.USED, call_id
@@ -163,15 +168,25 @@ def is_usable(row: Approval, snapshot: Snapshot, now: datetime) -> bool:
     return temporary.may_approve(snapshot, row.decided_by_id, row.asks, row.group_id)
 
 
+def was_ended(row: Approval) -> bool:
+    """Return whether admin activity says so, whatever the row says: its earlier content could have been put back."""
+    return activity.has_ended(KIND, row.pk, row.created, ENDS)
+
+
 def end(row: Approval, state: str, actor: str) -> bool:
     """End a request that waits or was not used; return whether it was still so."""
     with transaction.atomic():
-        changed = Approval.objects.filter(pk=row.pk, state__in=Approval.LIVE).update(state=state)
-        if changed:
+        rows = Approval.objects.select_for_update(of=("self",)).filter(pk=row.pk, state__in=Approval.LIVE)
+        current = rows.first()
+        if current is not None:
+            is_ours = bindings.is_sealed(current)
+            current.state = state
+            current.seal = bindings.seal(current) if is_ours else ""  # what toolhub did not write stays unbelieved
+            current.save(update_fields=["state", "seal"])
             verb = {State.EXPIRED: "expired", State.WITHDRAWN: "withdrawn"}.get(State(state), "voided")
             log.record(verb, KIND, name_for_log(row), {"state": str(row.state)}, {"state": str(state)}, actor=actor)
     row.state = state
-    return bool(changed)
+    return current is not None
 
 
 def expire(now: datetime | None = None, most: int = 1_000) -> int:

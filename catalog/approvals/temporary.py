@@ -19,7 +19,7 @@ from django.utils import timezone
 from audit.actions import log
 from audit.redaction.redactor import canonical
 from audit.types import Caller
-from catalog.approvals import bindings
+from catalog.approvals import activity, bindings
 from catalog.approvals.bindings import Question
 from catalog.models import Approval, TemporaryApproval
 from catalog.policy import snapshot as snapshots
@@ -61,8 +61,9 @@ def give(row: Approval, user: User, minutes: int, same: Iterable[str]) -> Tempor
         expires=now + timedelta(minutes=minutes),
         given_by=user,
     )
+    made.save()  # its number is in the seal, so that a copy of the row is worth nothing
     made.seal = bindings.seal(made)
-    made.save()
+    made.save(update_fields=["seal"])
     after = {"minutes": minutes, "arguments": json.loads(made.arguments), "request": str(row.pk)}
     log.record("created", KIND, name_for_log(made), None, after, actor=user.get_username())
     return made
@@ -86,7 +87,7 @@ def find(
     catalogue = snapshots.latest()
     for row in rows.select_related("given_by"):
         same = {name: digest for name, digest in digests.items() if name not in row.free_arguments}
-        if same == row.argument_digests and is_in_force(row, catalogue, now):
+        if same == row.argument_digests and is_in_force(row, catalogue, now) and not was_revoked(row):
             return row
     return None
 
@@ -96,6 +97,11 @@ def is_in_force(row: TemporaryApproval, snapshot: Snapshot, now: datetime) -> bo
     if row.revoked is not None or now >= row.expires or not bindings.is_sealed(row):
         return False
     return may_approve(snapshot, row.given_by_id, row.asks, row.group_id)
+
+
+def was_revoked(row: TemporaryApproval) -> bool:
+    """Return whether admin activity says so, whatever the row says: its earlier content could have been put back."""
+    return activity.has_ended(KIND, row.pk, row.created, ("revoked",))
 
 
 def may_approve(snapshot: Snapshot, user_id: int | None, asks: str, group_id: int | None) -> bool:

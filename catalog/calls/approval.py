@@ -26,6 +26,8 @@ from django.utils import timezone
 
 from audit import outcomes, recorder
 from audit.recorder import Intent
+from audit.redaction import redactor
+from audit.redaction.rules import MAX_HIDDEN_VALUES, are_too_many
 from audit.types import Reason
 from catalog import threads
 from catalog.approvals import bindings, decisions, known_values, requests, temporary
@@ -36,12 +38,15 @@ from catalog.calls.prepared_tools import PreparedTool
 from catalog.errors import CallNotLogged, ClientLacks, ClientRefused, NeedsInput, NotApproved
 from catalog.functions.channel import Channel
 from catalog.functions.results import size_of
+from catalog.functions.sanitise import sanitise_line, sanitise_text
 from catalog.models import Approval, TemporaryApproval
 from catalog.policy import asking, snapshot
 from catalog.policy.asking import PERSON, Ask
 from catalog.policy.definitions import Snapshot, ToolDefinition
 from catalog.policy.rules import Requester
+from catalog.schemas import errors as schema_errors
 from catalog.schemas import patterns, validator
+from catalog.schemas.errors import SchemaProblem
 from catalog.secrets import resolve
 from toolhub import contact, deadline
 from toolhub.parts import parts
@@ -55,7 +60,17 @@ POLL_SECONDS: Final = 1.0
 PROGRESS_SECONDS: Final = 5.0
 PROGRESS_STEP: Final = 1e-6
 """Progress of the wait: less than whatever the tool reports later, because progress must increase."""
+MAX_FORM_CHARACTERS: Final = 1_000
+"""Characters of arguments that a question in the client shows. It shows all of them, or the page does."""
 State = Approval.State
+
+
+class NotShown(Exception):
+    """Error: nobody could see what they approve. `problem` is that of the arguments."""
+
+    def __init__(self, problem: SchemaProblem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +84,7 @@ class Subject:
     arguments: str
     """Redacted, for the log and for approvers."""
     values: Mapping[str, Any]
+    """The arguments themselves."""
     first_times: Mapping[int, Any]
     """Rules that ask the first time with a value, by id, with the value of this call."""
 
@@ -99,7 +115,7 @@ async def check(
     """Return the approvals of a valid call, if need be after a wait for them; None for one that need not ask.
 
     `arguments` have their fixed values; `waited` are the requests that this call has waited for before. Raises
-    NotApproved, NeedsInput, CallNotLogged.
+    NotApproved, NotShown, NeedsInput, CallNotLogged.
     """
     subject = await _find_subject(what, catalogue, prepared, tool, arguments)
     if subject is None:
@@ -118,17 +134,22 @@ async def _find_subject(
 ) -> Subject | None:
     """Return what a valid call has to ask; None when it may run. `arguments` have their fixed values.
 
-    Raises CallNotLogged when the secrets that an approval is bound to cannot be read.
+    Raises CallNotLogged when the secrets that an approval is bound to cannot be read, NotShown for arguments that the
+    log would not keep.
     """
     credential = what.caller.credential
     complete = prepared.complete(arguments)
     first_times = asking.find_first_times(catalogue, tool, complete)
     known: frozenset[int] = frozenset()
     if first_times:
-        known = await _in_storage(lambda: known_values.find(credential.user_id, tool.id, first_times))
+        try:
+            known = await _in_storage(lambda: known_values.find(credential.user_id, tool.id, first_times))
+        except RecursionError:
+            raise NotShown(SchemaProblem((), schema_errors.TOO_COMPLEX)) from None
     asks = await _find_asks(what, catalogue, tool, arguments, complete, known)
     if not asks:
         return None
+    shown = _show_arguments(prepared, arguments)
     names = tuple(resolve.sent_by(prepared.tool))
     now = time.time()
 
@@ -143,13 +164,28 @@ async def _find_subject(
     contexts = await _in_storage(read)
     rules = {rule.id for ask in asks for rule in ask.rules}
     asked_first = {rule: value for rule, value in first_times.items() if rule in rules}
-    questions = tuple(
-        Question(ask, context, bindings.bind(context, credential.user_id, credential.id, ask, arguments))
-        for ask, context in zip(asks, contexts, strict=True)
-    )
-    return Subject(
-        what, prepared.tool, catalogue, questions, prepared.rejected_arguments_text(arguments), arguments, asked_first
-    )
+    try:
+        questions = tuple(
+            Question(ask, context, bindings.bind(context, credential.user_id, credential.id, ask, arguments))
+            for ask, context in zip(asks, contexts, strict=True)
+        )
+    except RecursionError:
+        raise NotShown(SchemaProblem((), schema_errors.TOO_COMPLEX)) from None
+    return Subject(what, prepared.tool, catalogue, questions, shown, arguments, asked_first)
+
+
+def _show_arguments(prepared: PreparedTool, arguments: dict[str, Any]) -> str:
+    """Return the arguments as approvers read them. Raises NotShown when that is none of them."""
+    most = call_log.MAX_RESULT_CHARACTERS
+    if size_of(arguments, most) > most:
+        raise NotShown(SchemaProblem((), schema_errors.TOO_LARGE, {"limit": most}))
+    hidden: list[str] = []
+    shown = prepared.rejected_arguments_text(arguments, hidden)
+    if shown.startswith(redactor.NOT_LOGGED):
+        raise NotShown(SchemaProblem((), schema_errors.TOO_COMPLEX))
+    if are_too_many(hidden):
+        raise NotShown(SchemaProblem((), schema_errors.HIDDEN_LIMIT, {"most": MAX_HIDDEN_VALUES}))
+    return shown
 
 
 async def _find_asks(
@@ -355,8 +391,9 @@ class _Wait:
         modes = self._channel.capabilities.get("elicitation")
         if not isinstance(modes, Mapping):
             return None
-        if ask.accepts_client and ("form" in modes or not modes):
-            message = f"Run {row.tool_name} with these arguments? {_shorten(row.arguments)}"
+        shown = sanitise_text(row.arguments)[0]
+        if ask.accepts_client and ("form" in modes or not modes) and len(shown) <= MAX_FORM_CHARACTERS:
+            message = f"Run {row.tool_name} with these arguments? {shown}"
             schema = {
                 "type": "object",
                 "properties": {"run": {"type": "boolean", "title": "Run it", "default": False}},
@@ -397,7 +434,7 @@ class _Wait:
             for question, row in zip(self._subject.questions, self._rows, strict=True)
             if row.state == State.WAITING
         ]
-        return f"{tasks.WAITING_MESSAGE} by {_people(waiting)}"
+        return sanitise_line(f"{tasks.WAITING_MESSAGE} by {_people(waiting)}")
 
     def _not_yet(self) -> NotApproved:
         pairs = list(zip(self._subject.questions, self._rows, strict=True))
@@ -413,7 +450,7 @@ class _Wait:
             f"Call the tool again with the same arguments to see whether it is approved and to run it; the request is "
             f"open for {minutes} more min. Call {self._call_id}."
         )
-        return NotApproved(sentence, "waiting", self._call_id, link(first))
+        return NotApproved(sanitise_line(sentence), "waiting", self._call_id, link(first))
 
 
 def link(row: Approval) -> str:
@@ -470,7 +507,7 @@ async def _refuse(
     what.arguments = subject.arguments
     detail = sentence if outcome != outcomes.APPROVAL_DENIED or row is None else f"denied by {row.decided_by_name}"
     call_id = await call_log.refuse(what, outcome, detail, "NotApproved", reason=reason)
-    raise NotApproved(sentence, status, call_id, "" if row is None else link(row))
+    raise NotApproved(sanitise_line(sentence), status, call_id, "" if row is None else link(row))
 
 
 def _decide_in_client(row: Approval, *, approved: bool) -> None:
@@ -507,10 +544,6 @@ def _people(asks: Sequence[Ask]) -> str:
         else:
             found.append(f"the group {ask.group_name}" if ask.group_id is not None else "a group that was deleted")
     return " and ".join(found)
-
-
-def _shorten(text: str, most: int = 1_000) -> str:
-    return text if len(text) <= most else text[:most] + " ..."
 
 
 async def _in_storage(work: Callable[[], Any]) -> Any:

@@ -111,7 +111,12 @@ async def call_tool(
     approved: approval.Approved | None = None
     if may_ask:
         if problem is None:
-            approved = await approval.check(what, catalogue, prepared, tool, arguments, channel, begun, call_id, waited)
+            try:
+                approved = await approval.check(
+                    what, catalogue, prepared, tool, arguments, channel, begun, call_id, waited
+                )
+            except approval.NotShown as error:
+                problem = error.problem
             if approved is not None and approved.waited:
                 number = approved.call_id or call_id
                 again = call_tool(

@@ -45,6 +45,12 @@ def sanitise_text(text: str) -> tuple[str, int]:
     return "".join([*cleaned, part]), changed + count
 
 
+def sanitise_line(text: str) -> str:
+    """Return the sanitised text on one line, without characters that no database stores."""
+    clean = sanitise_text(text.encode("utf-8", "replace").decode())[0]
+    return " ".join(clean.split())
+
+
 def format_note(changed: int) -> str:
     places = "1 control or invisible character or sequence" if changed == 1 else (
         f"{changed} control or invisible characters or sequences"

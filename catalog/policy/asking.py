@@ -16,7 +16,7 @@ from typing import Any
 
 from catalog.conditions import windows
 from catalog.conditions.constraints import Constraint
-from catalog.conditions.definitions import FIXED, Condition
+from catalog.conditions.definitions import ITEMS, Condition, Steps
 from catalog.conditions.expectations import BELONGS_TO
 from catalog.conditions.forms import Alternative
 from catalog.conditions.original import Original
@@ -61,11 +61,6 @@ class Ask:
     def rule(self) -> Rule:
         return self.rules[0].rule
 
-    @cached_property
-    def terms(self) -> list[Any]:
-        """Return the terms of all its rules as JSON: another list when any of them changes."""
-        return [[rule.id, rule.asks, rule.group_id, rule.four_eyes, rule.accepts_client] for rule in self.rules]
-
 
 def find_asks(
     snapshot: Snapshot,
@@ -108,15 +103,15 @@ def _rules_of(snapshot: Snapshot, grant: GrantRule, tool: ToolDefinition) -> lis
 
 
 def find_first_times(snapshot: Snapshot, tool: ToolDefinition, complete: Mapping[str, Any]) -> dict[int, Any]:
-    """Return for each rule about the first time with a value that can ask for this tool: its id -> the value.
+    """Return for each rule about the first time with a value that can ask for this tool: its id -> [path, value].
 
-    An argument that is left out has the value null.
+    An argument that is left out has the value null. With another path, every value is new to the rule.
     """
     rules = [
         *snapshot.asks_by_tool.get(tool.id, ()),
         *(one for found in snapshot.asks_by_grant.values() for one in found),
     ]
-    return {rule.id: _value_at(complete, rule.first_time) for rule in rules if rule.first_time}
+    return {rule.id: [list(rule.first_time), _value_at(complete, rule.first_time)] for rule in rules if rule.first_time}
 
 
 def _value_at(value: Any, steps: Iterable[str | None]) -> Any:
@@ -174,7 +169,13 @@ def _asks_of_grants(
         if not found:
             return []
         first = found if first is None else first
-    return first or []
+    if first is None:
+        # No grant allows it, as far as this tells. Something does, or the call would not be here: each of them may.
+        grants = rules.find_applicable(snapshot, requester, tool, environment)
+        allowing = [grant for grant in grants if grant.effect == "allow"]
+        every = [rule for grant in allowing for rule in snapshot.asks_by_grant.get(grant.id, ())]
+        return [rule for rule in every if matcher.asks(rule, now)]
+    return first
 
 
 class _Matcher:
@@ -193,7 +194,10 @@ class _Matcher:
         self._snapshot, self._user_id, self._tool = snapshot, user_id, tool
         self._sent, self._complete, self._check_time = sent, complete, check_time
         self._known = known
-        self._original: Original | None = None
+
+    @cached_property
+    def _original(self) -> Original:
+        return Original((self._tool.base or self._tool).input_schema)
 
     def asks(self, rule: AskRule, now: float) -> bool:
         """Return whether the rule asks about this call."""
@@ -202,17 +206,17 @@ class _Matcher:
         if rule.windows and windows.is_open(rule.windows, now) == rule.outside_windows:
             return False
         if rule.first_time and rule.id in self._known:
-            return False
+            is_gone = self._names_tool(rule) and not self._original.has_place(rule.first_time)
+            if not is_gone:  # null would be known of it for ever
+                return False
         if not rule.conditions:
             return True
-        if self._original is None:
-            self._original = Original((self._tool.base or self._tool).input_schema)
         lists = self._lists(rule.conditions)
         for condition in rule.conditions:
             self._check_time()
             if self._original.is_secret(condition.steps):
                 continue  # in doubt it asks: no condition can be about a secret
-            if rule.target_kind == "tool" and not self._original.has_place(condition.steps):
+            if self._names_tool(rule) and not self._original.has_place(condition.steps):
                 continue  # the definition changed: the rule no longer knows what it is about
             constraint = Constraint.of(condition, lists, is_negated=True)
             if constraint.find_violation(self._complete, self._sent) is None:
@@ -223,23 +227,41 @@ class _Matcher:
         """Return whether this grant by itself allows the arguments."""
         if not grant.conditions:
             return True
-        made = Alternative.of(grant.id, grant.conditions, self._lists(grant.conditions))
+        names_tool = grant.target_kind != "toolset"
+        made = Alternative.of(grant.id, grant.conditions, self._lists(grant.conditions), names_item=names_tool)
         for constraint in made.constraints:
             self._check_time()
+            needed = names_tool or not constraint.may_be_absent
+            if not self._can_be_about(constraint.steps, needed):
+                return False
             if constraint.find_violation(self._complete, self._sent) is not None:
                 return False
-        return all(self._has_fixed(one) for one in made.fixed)
+        return all(self._can_be_about(one.steps, True) and _has_fixed(self._complete, one) for one in made.fixed)
 
-    def _has_fixed(self, condition: Condition) -> bool:
-        """Return whether the value that the grant fixes is there."""
-        assert condition.operator == FIXED  # noqa: S101
-        value: Any = self._complete
-        for step in condition.steps:
-            if not isinstance(value, dict) or step not in value:
-                return False
-            value = value[step]
-        return digest(value) == digest(condition.value)
+    def _can_be_about(self, steps: Steps, needed: bool) -> bool:
+        """Return whether a condition of a grant can be about this argument: otherwise the grant allows nothing."""
+        return not self._original.is_secret(steps) and (not needed or self._original.has_place(steps))
+
+    def _names_tool(self, rule: AskRule) -> bool:
+        """Return whether the rule names the tool itself, or a grant that does."""
+        if rule.target_kind == "grant":
+            grant = self._snapshot.grants_by_id.get(rule.target_id or 0)
+            return grant is None or grant.target_kind != "toolset"
+        return rule.target_kind == "tool"
 
     def _lists(self, conditions: Iterable[Condition]) -> dict[str, tuple[str, ...]]:
         names = {one.value for one in conditions if one.operator == BELONGS_TO}
         return {name: list_values(self._snapshot, name, self._user_id) for name in names}
+
+
+def _has_fixed(arguments: Any, condition: Condition) -> bool:
+    """Return whether the value that a grant fixes is there, in every item of a list on its way."""
+    values = [arguments]
+    for step in condition.steps:
+        if step is ITEMS:
+            values = [item for value in values if isinstance(value, list) for item in value]
+        elif all(isinstance(value, dict) and step in value for value in values):
+            values = [value[step] for value in values]
+        else:
+            return False
+    return all(digest(value) == digest(condition.value) for value in values)
