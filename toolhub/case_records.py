@@ -10,13 +10,14 @@ from datetime import datetime
 from functools import reduce
 from operator import or_
 from typing import Any
+from uuid import UUID
 
 from django.contrib.auth.models import Group, User
 from django.db.models import Model, Q, QuerySet
 
 from audit.hooks import CaseRecords, CaseScope
 from catalog.calls import call_log
-from catalog.models import Flag, Grant, Limit, Tool, Toolset, ValueList, ValueListPart
+from catalog.models import Approval, ApprovalRule, Flag, Grant, Limit, Tool, Toolset, ValueList, ValueListPart
 from toolhub.access.models import AccessToken
 from toolhub.oauth.models import ConnectedApp
 
@@ -45,6 +46,15 @@ FLAG_FIELDS = ("id", "name", "description", "percentage")
 LIMIT_FIELDS = (
     "id", "tool_id", "toolset_id", "all_tools", "method", "scope", "user_id", "group_id", "rate", "note",
 )  # fmt: skip
+RULE_FIELDS = (
+    "id", "name", "grant_id", "tool_id", "toolset_id", "all_tools", "destructive_only", "conditions", "first_time",
+    "windows", "outside_windows", "asks", "group_id", "four_eyes", "accepts_client", "minutes", "enabled", "note",
+)  # fmt: skip
+APPROVAL_FIELDS = (
+    "id", "call_id", "used_by", "user_id", "maker_id", "credential", "credential_name", "client", "tool_id",
+    "tool_name", "rule_id", "rule_name", "asks", "group_id", "four_eyes", "arguments", "state", "created", "expires",
+    "decided_by_id", "decided_by_name", "decided_at", "by_client", "reason",
+)  # fmt: skip
 TARGETS = {call_log.TOOL: "tool_id", call_log.RESOURCE: "resource_id", call_log.PROMPT: "prompt_id"}
 """Method of a call -> column of a grant that names its target."""
 
@@ -71,6 +81,12 @@ def list_records(scope: CaseScope) -> CaseRecords:
     yield "flags.jsonl", _list_versions(Flag, FLAG_FIELDS, Q(id__in=flag_ids), scope)
     limits = _choose(scope, theirs | Q(user=None, group=None), _reach(scope, toolset_ids, Limit))
     yield "rate-limits.jsonl", _list_versions(Limit, LIMIT_FIELDS, limits, scope)
+    approvals = _find_approvals(scope, user_ids)
+    rules = _reach(scope, toolset_ids, ApprovalRule) | Q(all_tools=True)
+    rules |= Q(grant_id__in=_find_versions(Grant, grants, scope).order_by().values("id"))
+    rules |= Q(id__in=approvals.order_by().exclude(rule=None).values("rule"))
+    yield "approval-rules.jsonl", _list_versions(ApprovalRule, RULE_FIELDS, rules, scope)
+    yield "approvals.jsonl", _describe(approvals, APPROVAL_FIELDS)
     yield "toolsets.jsonl", _describe(Toolset.objects.filter(pk__in=toolset_ids), ("id", "name", "description"))
 
 
@@ -123,6 +139,14 @@ def _choose(scope: CaseScope, who: Q, what: Q) -> Q:
     return what if scope.tool else who & what
 
 
+def _find_approvals(scope: CaseScope, user_ids: Any) -> QuerySet[Approval]:
+    """Return the requests for approval up to the end of the case; their arguments are redacted as they are stored."""
+    tools = _targets(scope).get("tool_id", set())
+    found = Approval.objects.filter(_choose(scope, Q(user_id__in=user_ids), Q(tool_id__in=tools)))
+    found = found if scope.until is None else found.filter(created__lt=scope.until)
+    return found.defer("binding", "context", "seal").order_by("created", "id")
+
+
 def _find_named(model: type[ValueList] | type[Flag], grants: Q, scope: CaseScope) -> list[int]:
     """Return the value lists or flags that any version of the grants names, deleted ones too."""
     versions = _find_versions(Grant, grants, scope).exclude(**{model.GRANT_COLUMN: []})
@@ -169,4 +193,6 @@ def _names(rows: Iterable[Model]) -> list[str]:
 
 
 def _to_json(value: Any) -> Any:
+    if isinstance(value, UUID):
+        return str(value)
     return value.isoformat() if isinstance(value, datetime) else value

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import uuid
 import zipfile
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -31,9 +32,10 @@ from audit.format import chain, keys, timestamps, uuid7
 from audit.format.keys import TrustedKeys
 from audit.models import Action, Call, Link
 from audit.queries.search import CallSearch
-from catalog.models import Flag, Grant, Tool
+from catalog.models import Approval, Flag, Grant, Tool
 from tests.audit.attempts import call, intent
 from tests.audit.stores import AuditStore
+from tests.catalog.approval_rules import make_rule
 from tests.factories import make_tool, make_value_list
 from toolhub.access.models import AccessToken
 from toolhub.parts import parts
@@ -594,6 +596,33 @@ def test_a_tool_s_case_file_has_the_grants_of_everybody_and_the_definition(
     assert {line["note"] for line in lines(path, "grants.jsonl")} == {"hers", "his"}
     (definition,) = lines(path, archive.DEFINITIONS)
     assert definition["name"] == "calculate_sum" and definition["definition"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_case_file_has_the_person_s_approvals_and_their_rules_without_digests(
+    client: Any, tmp_path: Path, alice: User, bob: User, auditor: User
+) -> None:
+    tool, other = make_tool("calculate_sum"), make_tool("other")
+    rule = make_rule(name="Second person", grant=Grant.objects.create(tool=tool, user=alice))
+    make_rule(name="Of others", grant=Grant.objects.create(tool=other, user=bob))
+    for user in (alice, bob):
+        Approval.objects.create(
+            call_id=uuid.uuid4(), user=user, tool=tool, tool_name=tool.name, rule=rule, rule_name=rule.name,
+            asks="person", arguments='{"of": "' + user.username + '"}', expires=timezone.now(),
+            binding=f"binding-of-{user.username}", context="hidden-context", seal="hidden-seal",
+        )  # fmt: skip
+    log_of(alice, tool)
+    client.force_login(permit(auditor))
+    response = client.post(f"{reverse(ADDRESS)}?user=alice", REASON)
+    path = tmp_path / "case.zip"
+    path.write_bytes(b"".join(response.streaming_content))
+    assert examine(path).ok
+    assert [line["arguments"] for line in lines(path, "approvals.jsonl")] == ['{"of": "alice"}']
+    assert [line["name"] for line in lines(path, "approval-rules.jsonl")] == ["Second person"]
+    with zipfile.ZipFile(path) as bundle:
+        everything = b"".join(bundle.read(name) for name in bundle.namelist()).decode()
+    for hidden in ("binding-of-", "hidden-context", "hidden-seal"):
+        assert hidden not in everything
 
 
 CONDITION = {"path": "/a", "op": "belongs_to", "list": "ours"}

@@ -33,6 +33,8 @@ LISTS = (
     ("catalog/prompt", ("q=prompt", "p=3")),
     ("catalog/grant", ("q=invoice", "q=seed0", "p=5", "effect__exact=deny", "toolset__id__exact={toolset}")),
     ("catalog/limit", ("q=tool", "p=3")),
+    ("catalog/approvalrule", ("q=estate", "approvers=none")),
+    ("catalog/approval", ("q=tool", "p=3", "state__exact=waiting")),
     ("catalog/valuelist", ("q=list", "p=2")),
     ("catalog/flag", ("q=flag", "p=2")),
     ("catalog/secret", ("q=secret", "p=2")),
@@ -54,6 +56,7 @@ LISTS = (
 PICKERS = (
     ("catalog", "grant", ("tool", "toolset", "resource", "prompt", "user", "group")),
     ("catalog", "limit", ("tool", "toolset", "user", "group")),
+    ("catalog", "approvalrule", ("tool", "toolset", "grant", "group")),
     ("catalog", "valuelistpart", ("user", "group")),
     ("catalog", "tool", ("toolsets",)),
     ("access", "accesstoken", ("user", "toolsets")),
@@ -179,6 +182,8 @@ def find_heaviest(owner: Any, call: Any) -> dict[str, Any]:
 
     from audit.models import Action, Checkpoint, SavedView, Verification
     from catalog.models import (
+        Approval,
+        ApprovalRule,
         Flag,
         Grant,
         ImportBatch,
@@ -218,6 +223,8 @@ def find_heaviest(owner: Any, call: Any) -> dict[str, Any]:
         "catalog.prompt": Prompt.objects.first(),
         "catalog.grant": Grant.objects.first(),
         "catalog.limit": Limit.objects.first(),
+        "catalog.approvalrule": ApprovalRule.objects.first(),
+        "catalog.approval": Approval.objects.first(),
         "catalog.valuelist": ValueList.objects.order_by("name").first(),
         "catalog.flag": Flag.objects.order_by("name").first(),
         "catalog.tooltest": ToolTest.objects.first(),
