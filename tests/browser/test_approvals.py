@@ -130,11 +130,15 @@ def test_the_keys_decide_only_where_nobody_types(hub: Hub, window: Windows, clie
     page.fill("#id_reason", "")
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("a")
+    assert page.evaluate("document.activeElement.id") == "approve"
+    assert {state_of(hub, number)[0] for number in (300, 301)} == {"waiting"}, "a key alone decides nothing"
+    page.keyboard.press("Enter")
     page.wait_for_selector("text=You approved this call.")
     page.keyboard.press("j")
     page.wait_for_url(lambda url: url != first)
     page.wait_for_load_state()
     page.keyboard.press("a")
+    page.keyboard.press("Enter")
     page.wait_for_selector("text=You approved this call.")
     assert sorted(text_of(call.result(60)) for call in calls) == ["300", "301"]
 

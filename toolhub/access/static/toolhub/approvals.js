@@ -133,7 +133,8 @@
     const wanted = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
     if (!wanted || sent) return;
     event.preventDefault();
-    if (wanted.matches("textarea")) { wanted.focus(); return; }
+    // A key alone decides nothing: it may be meant for something else.
+    if (wanted.matches("textarea, button")) { wanted.focus(); return; }
     sent = true;
     wanted.click();
   });
