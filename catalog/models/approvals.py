@@ -119,7 +119,7 @@ class Approval(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.tool_name} for {self.user}"
+        return f"{self.user}: {self.tool_name}"
 
     @property
     def callers(self) -> frozenset[int]:
@@ -187,7 +187,7 @@ class TemporaryApproval(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.tool} for {self.user}"
+        return f"{self.user}: {self.tool}"
 
 
 class KnownValue(models.Model):
@@ -207,4 +207,4 @@ class KnownValue(models.Model):
         constraints: ClassVar = [models.UniqueConstraint(fields=("digest",), name="one_known_value")]
 
     def __str__(self) -> str:
-        return f"{self.tool} for {self.user}"
+        return f"{self.user}: {self.tool}"
