@@ -73,6 +73,7 @@ def test_who_deletes_a_group_that_approves_reads_what_nobody_can_approve_any_mor
     page = ask(browser, group)
     assert says in page and "The rules: “Deletions <b>”, “Large sums”." in page
     assert "nobody can approve" not in ask(browser, other)
-    page = ask(sign_in("view_group", "delete_group", "add_grant", "change_grant", "delete_grant"), group)
+    rules = [f"{verb}_approvalrule" for verb in ("add", "change", "delete")]
+    page = ask(sign_in("view_group", "delete_group", "add_grant", "change_grant", "delete_grant", *rules), group)
     assert says in page and "Large sums" not in page
     assert browser.post(reverse("admin:auth_group_delete", args=[group.pk]), {"post": "yes"}).status_code == 302
