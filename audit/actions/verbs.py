@@ -25,6 +25,7 @@ VERBS: dict[str, str | Promise] = {
     "re-encrypted": pgettext_lazy("action", "re-encrypted"),
     "expired": pgettext_lazy("action", "expired"),
     "exported": pgettext_lazy("action", "exported"),
+    "failed to decide about": pgettext_lazy("action", "failed to decide about"),
     "failed to sign in": pgettext_lazy("action", "failed to sign in"),
     "imported": pgettext_lazy("action", "imported"),
     "imported from": pgettext_lazy("action", "imported from"),

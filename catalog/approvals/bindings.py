@@ -89,6 +89,7 @@ def seal(row: Approval | TemporaryApproval) -> str:
             *(row.rule_ids, row.asks, row.group_id, row.four_eyes, row.arguments, row.argument_digests),
             *(row.binding, row.context),
             *(str(row.state), row.created.isoformat(), row.expires.isoformat()),
+            row.used_by and str(row.used_by),
             *(row.decided_by_id, row.decided_at and row.decided_at.isoformat(), row.by_client, row.reason),
         ],
     )

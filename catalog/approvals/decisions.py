@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from django.conf import settings
 from django.contrib.auth.models import User
@@ -27,6 +27,9 @@ from catalog.policy import snapshot
 from catalog.policy.asking import APPROVERS, PERSON
 from catalog.policy.definitions import AskRule, Snapshot, ToolDefinition
 from catalog.secrets import resolve
+
+NOT_THEIRS: Final = frozenset({"gone", "own"})
+"""Codes of attempts to decide about what is not theirs to decide: they are logged."""
 
 
 class Refused(Exception):
@@ -129,7 +132,21 @@ def find_rules(catalogue: Snapshot, tool: ToolDefinition, ids: list[int]) -> lis
 
 @contextmanager
 def _locked(key: Any, user: User) -> Iterator[Approval]:
-    """Yield a waiting request that this user may decide, locked. Raises Refused."""
+    """Yield a waiting request that this user may decide, locked. Raises Refused, and logs who tried."""
+    try:
+        with _open(key, user) as row:
+            yield row
+    except Refused as refused:
+        if refused.code in NOT_THEIRS:
+            found = refused.row or Approval.objects.select_related("user").filter(pk=key).first()
+            if found is not None:
+                after = {"reason": refused.code}
+                log.record("failed to decide about", KIND, name_for_log(found), None, after, actor=user.get_username())
+        raise
+
+
+@contextmanager
+def _open(key: Any, user: User) -> Iterator[Approval]:
     catalogue = snapshot.latest()
     void: Approval | None = None
     with transaction.atomic():

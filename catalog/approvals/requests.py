@@ -78,6 +78,26 @@ def find(questions: Sequence[Question], now: datetime) -> list[Approval | None]:
     return [found.get(one.binding) for one in questions]
 
 
+def find_used(
+    questions: Sequence[Question], call_id: uuid.UUID, snapshot: Snapshot, now: datetime
+) -> list[Approval | None]:
+    """Return for each question the approval that this call has used: its next round, with answers, is the same call."""
+    rows = Approval.objects.filter(
+        binding__in=[one.binding for one in questions], state=State.USED, used_by=call_id, expires__gt=now
+    )
+    found = {row.binding: row for row in rows if _is_in_use(row, call_id, snapshot, now)}
+    return [found.get(one.binding) for one in questions]
+
+
+def _is_in_use(row: Approval, call_id: uuid.UUID | None, snapshot: Snapshot, now: datetime) -> bool:
+    """Return whether this call was the last one that used the approval, and whoever gave it may still do so."""
+    if call_id is None or row.state != State.USED or row.used_by != call_id or now >= row.expires:
+        return False
+    if not bindings.is_sealed(row) or activity.find_last_use(KIND, row.pk, row.created) != str(call_id):
+        return False
+    return temporary.may_approve(snapshot, row.decided_by_id, row.asks, row.group_id)
+
+
 def make(questions: Sequence[Question], asked: Asked) -> list[Approval]:
     """Ask each question that nobody has asked for the same call yet; return the requests. Raises TooMany."""
     now = timezone.now()
@@ -135,10 +155,12 @@ def use(
     call_id: uuid.UUID,
     snapshot: Snapshot,
     remember: Callable[[], None] = lambda: None,
+    continues: uuid.UUID | None = None,
 ) -> bool:
     """Use all these approvals for one call; return False, and change nothing, unless each can still be used.
 
-    `remember` runs in the transaction of the use.
+    `remember` runs in the transaction of the use. `continues` is the call whose next round this is: it may have used
+    them, and only its latest round goes on.
     """
     now = timezone.now()
     with transaction.atomic():
@@ -150,7 +172,8 @@ def use(
                     return False
                 continue
             row = Approval.objects.select_for_update(of=("self",)).filter(pk=known.pk).first()
-            if row is None or not is_usable(row, snapshot, now) or was_ended(row):
+            fresh = row is not None and is_usable(row, snapshot, now) and not was_ended(row)
+            if row is None or not (fresh or _is_in_use(row, continues, snapshot, now)):
                 transaction.set_rollback(True)
                 return False
             row.state, row.used_by = State.USED, call_id

@@ -99,6 +99,8 @@ class Approved:
     """The requests that it has waited for. Then it is decided again from the beginning."""
     call_id: UUID | None = None
     """The id of the run that a task has announced."""
+    continues: UUID | None = None
+    """The call that has used the approvals, and of which this is the next round."""
 
 
 async def check(
@@ -121,8 +123,11 @@ async def check(
     if subject is None:
         return None
     approvals = await _look(subject)
+    continues = channel.continues if approvals is None else None
+    if continues is not None:
+        approvals = await _look_for_round(subject, continues)
     if approvals is not None:
-        return Approved(subject, tuple(approvals))
+        return Approved(subject, tuple(approvals), continues=continues)
     if waited:
         await _refuse_lost(subject)
     number, ids = await _wait(subject, channel, begun, call_id)
@@ -247,6 +252,21 @@ async def _look(subject: Subject) -> list[Approval | TemporaryApproval] | None:
     return None if None in rows else rows
 
 
+async def _look_for_round(subject: Subject, continues: UUID) -> list[Approval | TemporaryApproval] | None:
+    """Return the approvals of a call that asked its client something, and goes on with the answers; None without."""
+
+    def read() -> list[Approval | TemporaryApproval | None]:
+        now = timezone.now()
+        used = requests.find_used(subject.questions, continues, subject.catalogue, now)
+        return [
+            row or temporary.find(question, subject.what.caller, subject.tool.id, subject.values, now)
+            for question, row in zip(subject.questions, used, strict=True)
+        ]
+
+    rows = await _in_storage(read)
+    return None if None in rows else rows
+
+
 async def use(approved: Approved, call_id: UUID) -> None:
     """Use the approvals for one run, and name them in its log entry. Raises NotApproved when one was lost."""
     subject, approvals = approved.subject, approved.approvals
@@ -256,7 +276,9 @@ async def use(approved: Approved, call_id: UUID) -> None:
         if subject.first_times:
             known_values.remember(user_id, subject.tool.id, subject.first_times)
 
-    if not await _in_storage(lambda: requests.use(approvals, call_id, snapshot.current(), remember)):
+    if not await _in_storage(
+        lambda: requests.use(approvals, call_id, snapshot.current(), remember, approved.continues)
+    ):
         await _refuse_lost(subject)
     names = ", ".join(dict.fromkeys(_name_approver(row) for row in approvals))
     what = subject.what

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 from audit import outcomes
 from audit.redaction import redactor
@@ -37,6 +38,10 @@ class MaskedChannel:
     @property
     def meta(self) -> Mapping[str, Any]:
         return self._channel.meta
+
+    @property
+    def continues(self) -> UUID | None:
+        return self._channel.continues
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         await self._channel.progress(progress, total, message and redactor.mask_values(self._values, message))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Protocol
+from uuid import UUID
 
 from catalog.errors import ClientLacks
 
@@ -25,6 +26,13 @@ class Channel(Protocol):
     @property
     def meta(self) -> Mapping[str, Any]:
         """Return the `_meta` of the request, as the client sent it."""
+
+    @property
+    def continues(self) -> UUID | None:
+        """Return the id of the call that asked what this request answers; None for a first round.
+
+        Only from 2026-07-28 on: earlier, a call waits for its answers.
+        """
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None: ...
 
@@ -51,6 +59,7 @@ class NullChannel:
 
     capabilities: Mapping[str, Any] = {}
     meta: Mapping[str, Any] = {}
+    continues: UUID | None = None
 
     def __init__(self, request_id: str = "") -> None:
         self.request_id = request_id

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
@@ -39,6 +40,7 @@ class RecordingChannel:
         self.lines: list[tuple[str, Any, str | None]] = []
         self.asked: list[dict[str, Question]] = []
         self.closed = False
+        self.continues: UUID | None = None
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         self.reports.append((progress, total, message))

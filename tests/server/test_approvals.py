@@ -150,3 +150,74 @@ async def test_the_answer_names_the_request_for_programs_too(alice: User, bob: U
     assert meta[APPROVAL]["url"].endswith(f"/approvals/{row.pk}/")
     last = await Call.objects.order_by("-id").afirst()
     assert last is not None and meta[CALL_ID] == str(last.pk)
+
+
+# --- tools that ask their own questions, in rounds -------------------------------------------------------------------
+
+
+NAMED = {"action": "accept", "content": {"name": "Ada"}}
+
+
+@pytest.fixture
+async def asking(alice: User, approvers: Any, publish: Any) -> Client:
+    """A client of alice, with a tool that asks for a name and needs an approval."""
+    made = await run_in_database(publish, alice, "server_ask_name")
+    await add_rule(made, approvers)
+    return modern(await token(alice))
+
+
+async def start_round(client: Client, bob: User) -> dict[str, Any]:
+    """The first round of an approved call: what the tool asks."""
+    call = client.start("tools/call", {"name": "server_ask_name", "arguments": {}})
+    await wait_until_async(lambda: Approval.objects.filter(state="waiting").aexists())
+    await approve(bob)
+    found: dict[str, Any] = (await call)["result"]
+    assert found["resultType"] == "input_required", found
+    return found
+
+
+def answer_of(asked: dict[str, Any]) -> dict[str, Any]:
+    responses = dict.fromkeys(asked["inputRequests"], NAMED)
+    return {"requestState": asked["requestState"], "inputResponses": responses}
+
+
+async def test_the_next_round_of_an_approved_call_asks_nobody_again(asking: Client, bob: User) -> None:
+    asked = await start_round(asking, bob)
+    first = (await newest()).used_by
+    assert "Ada" in text(await asking.call("server_ask_name", {}, **answer_of(asked)))
+    row = await newest()
+    assert row.state == "used" and row.used_by not in (None, first) and await Approval.objects.acount() == 1
+
+
+async def test_a_round_that_was_answered_is_not_answered_twice(asking: Client, bob: User) -> None:
+    asked = await start_round(asking, bob)
+    answers = answer_of(asked)
+    await asking.call("server_ask_name", {}, **answers)
+    again = asking.start("tools/call", {"name": "server_ask_name", "arguments": {}, **answers})
+    await wait_until_async(lambda: Approval.objects.filter(state="waiting").aexists())
+    await deny(bob, "No.")
+    assert "bob denied this call" in text(await again)
+
+
+@pytest.mark.parametrize("change", ["deactivated", "removed", "over", "written"])
+async def test_a_round_goes_on_only_while_its_approval_holds(
+    asking: Client, bob: User, approvers: Any, change: str
+) -> None:
+    asked = await start_round(asking, bob)
+    row = await newest()
+
+    def work() -> None:
+        if change == "deactivated":
+            User.objects.filter(pk=bob.pk).update(is_active=False)
+        elif change == "removed":
+            approvers.user_set.remove(bob)
+        elif change == "over":
+            Approval.objects.filter(pk=row.pk).update(expires=row.created)
+        else:
+            Approval.objects.filter(pk=row.pk).update(client="another")
+
+    await run_in_database(work)
+    await refresh_catalogue()
+    call = asking.start("tools/call", {"name": "server_ask_name", "arguments": {}, **answer_of(asked)})
+    await wait_until_async(lambda: Approval.objects.filter(state="waiting").aexists())
+    call.cancel()

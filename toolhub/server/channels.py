@@ -22,6 +22,7 @@ import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 from django.core import signing
 from django.utils.crypto import constant_time_compare, salted_hmac
@@ -74,8 +75,15 @@ MAX_STATE_CHARACTERS = 1_500_000
 _dump = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
-def seal(user_id: int, method: str, name: str, arguments: dict[str, Any], answers: dict[str, Any]) -> str:
-    content = [user_id, method, name, digest(arguments), secrets.token_urlsafe(9), answers]
+def seal(
+    user_id: int,
+    method: str,
+    name: str,
+    arguments: dict[str, Any],
+    answers: dict[str, Any],
+    call_id: UUID | None = None,
+) -> str:
+    content = [user_id, method, name, digest(arguments), secrets.token_urlsafe(9), answers, str(call_id or "")]
     if len(_dump(answers)) > MAX_ANSWERS_CHARACTERS:
         sentence = f"The answers to the questions of this call have more than {MAX_ANSWERS_CHARACTERS:,} characters"
         raise McpError(INVALID_PARAMS, f"Invalid params: {sentence}")
@@ -84,16 +92,25 @@ def seal(user_id: int, method: str, name: str, arguments: dict[str, Any], answer
 
 def unseal(state: object, user_id: int, method: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the answers of earlier rounds. Raises McpError unless the state was made for this call and user."""
+    return dict(_open(state, user_id, method, name, arguments)[5])
+
+
+def find_round(state: object, user_id: int, method: str, name: str, arguments: dict[str, Any]) -> UUID | None:
+    """Return the id of the call that ended with the questions of this state, if it says. Raises McpError."""
+    content = _open(state, user_id, method, name, arguments)
+    return UUID(content[6]) if len(content) > 6 and content[6] else None
+
+
+def _open(state: object, user_id: int, method: str, name: str, arguments: dict[str, Any]) -> list[Any]:
     if not isinstance(state, str) or len(state) > MAX_STATE_CHARACTERS:
         raise _invalid()
     try:
-        content = signing.loads(state, salt=SALT, max_age=STATE_TTL_SECONDS)
+        content: list[Any] = signing.loads(state, salt=SALT, max_age=STATE_TTL_SECONDS)
     except signing.BadSignature:
         raise _invalid() from None
-    bound, answers = content[:4], content[5]
-    if bound != [user_id, method, name, digest(arguments)]:
+    if content[:4] != [user_id, method, name, digest(arguments)]:
         raise _invalid()
-    return dict(answers)
+    return list(content)
 
 
 def digest(arguments: dict[str, Any]) -> str:
@@ -164,6 +181,10 @@ class CallChannel(ABC):
             params["logger"] = logger
         self.outlet.notify(jsonrpc.notification("notifications/message", params))
 
+    @property
+    def continues(self) -> UUID | None:
+        return None
+
     @abstractmethod
     def _level(self) -> str | None:
         """Return the least severe level that the client wants; None when it wants none."""
@@ -223,6 +244,14 @@ class ModernChannel(CallChannel):
             # Only what was asked in this call: the client chooses the names of what it sends.
             raise NeedsInput(missing, {key: answer for key, answer in given.items() if key in self._used})
         return {key: given[key] for key in requests}
+
+    @property
+    def continues(self) -> UUID | None:
+        params = self.request.params
+        if "requestState" not in params:
+            return None
+        user_id = self.peer.caller.credential.user_id
+        return find_round(params["requestState"], user_id, self.request.method, *subject(self.request))
 
     def answers(self) -> dict[str, Any]:
         if self._answers is None:

@@ -136,7 +136,7 @@ def input_required(needs: NeedsInput, request: jsonrpc.Request, peer: Peer) -> d
             key: {"method": method, "params": params} for key, (method, params) in needs.requests.items()
         },
         "requestState": channels.seal(
-            peer.caller.credential.user_id, request.method, name, arguments, needs.answers_so_far
+            peer.caller.credential.user_id, request.method, name, arguments, needs.answers_so_far, needs.call_id
         ),
     }
 

@@ -122,6 +122,7 @@ class _Clock:
 
 class _Channel:
     meta: Mapping[str, Any] = {}
+    continues = None
 
     def __init__(self, capabilities: Mapping[str, Any], request_id: str, send: Any) -> None:
         self.capabilities, self.request_id, self._send = capabilities, request_id, send

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from audit import outcomes
 from audit.models import Action
-from catalog.approvals import inbox, requests
+from catalog.approvals import decisions, inbox, requests
 from catalog.calls import approval, tasks
 from catalog.errors import CLIENT_GONE, InvalidArguments, LimitReached, NeedsInput, NotApproved, UnknownTool
 from catalog.models import Approval, ApprovalRule, KnownValue, Task, Tool
@@ -135,6 +135,25 @@ async def test_a_denial_tells_the_model_why_and_stands_for_a_while(alice: Any, b
     later = timezone.now() - timedelta(seconds=1)
     await Approval.objects.filter(pk=row.pk).aupdate(expires=later)
     assert (await ask(alice)).status == "waiting"
+
+
+async def test_who_tries_to_decide_what_is_not_theirs_is_in_the_log(
+    alice: Any, bob: Any, charlie: Any, approvers: Any
+) -> None:
+    await run_in_database(approvers.user_set.add, alice)
+    await set_up(alice, approvers)
+    await ask(alice)
+    for person, code in ((charlie, "gone"), (alice, "own")):
+        for decide in (approve, deny):
+            with pytest.raises(decisions.Refused, match=code):
+                await decide(person)
+    tried = [action async for action in Action.objects.filter(verb="failed to decide about").order_by("id")]
+    assert [action.actor for action in tried] == ["charlie", "charlie", "alice", "alice"]
+    number = str((await newest()).pk)
+    assert all(number in action.target for action in tried)
+    with pytest.raises(decisions.Refused, match="gone"):
+        await approve(charlie, Approval(pk=uuid4()))
+    assert await Action.objects.filter(verb="failed to decide about").acount() == 4, "there is nothing to name"
 
 
 async def test_an_approval_is_over_with_its_time_and_the_call_asks_anew(alice: Any, bob: Any, approvers: Any) -> None:

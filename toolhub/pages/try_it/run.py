@@ -52,6 +52,7 @@ class TryChannel:
 
     capabilities = CAPABILITIES
     request_id = "try"
+    continues: UUID | None = None
 
     def __init__(self) -> None:
         self.reported: tuple[float, float | None, str | None] | None = None
