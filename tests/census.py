@@ -620,7 +620,6 @@ def create_address_values(owner: User) -> dict[str, Any]:
     from audit.models import Action, Checkpoint, SavedView, Verification
     from catalog.models import (
         AccessRequest,
-        Approval,
         ApprovalRule,
         CallReport,
         Flag,
@@ -691,7 +690,7 @@ def create_address_values(owner: User) -> dict[str, Any]:
         "catalog.grant": grant,
         "catalog.limit": limit,
         "catalog.approvalrule": approval_rule,
-        "catalog.approval": Approval.objects.create(
+        "catalog.approval": factories.make_approval(
             call_id=call.pk,
             user=owner,
             tool=tool,
@@ -715,7 +714,7 @@ def create_address_values(owner: User) -> dict[str, Any]:
         ),
         "call_report": CallReport.objects.create(person=owner, call_id=call.pk, name="census_tool", outcome="timeout"),
         # Bound to nothing that is there: whoever decides finds it void.
-        "approval": Approval.objects.create(
+        "approval": factories.make_approval(
             call_id=call.pk,
             user=owner,
             credential=issued.credential_id,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from allauth.mfa.models import Authenticator
     from django.contrib.auth.models import Group, User
 
-    from catalog.models import Grant, Limit, Prompt, Resource, Tool, Toolset, ValueList
+    from catalog.models import Approval, Grant, Limit, Prompt, Resource, Tool, Toolset, ValueList
     from catalog.policy.definitions import Snapshot
 
 TWO_NUMBERS: dict[str, Any] = {
@@ -132,6 +133,17 @@ def make_value_list(name: str, values: Mapping[User | Group | None, list[str]]) 
     for who, entries in values.items():
         subject = {"everyone": True} if who is None else {"group" if isinstance(who, Group) else "user": who}
         made.parts.create(entries=entries, **subject)
+    return made
+
+
+def make_approval(**fields: Any) -> Approval:
+    """A request for approval as toolhub writes it: sealed, as its columns are."""
+    from catalog.approvals import bindings
+    from catalog.models import Approval
+
+    made = Approval(**{"call_id": uuid.uuid4(), "binding": uuid.uuid4().hex, "context": "", **fields})
+    made.seal = bindings.seal(made)
+    made.save()
     return made
 
 

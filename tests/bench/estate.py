@@ -576,6 +576,7 @@ def _make_approvals(tools: list[Any], people: list[Any]) -> None:
     from django.contrib.auth.models import Group, User
     from django.utils import timezone
 
+    from catalog.approvals import bindings
     from catalog.models import Approval, ApprovalRule
 
     now, zero = timezone.now(), User.objects.get(username=user_name(0))
@@ -587,7 +588,7 @@ def _make_approvals(tools: list[Any], people: list[Any]) -> None:
 
     def build(number: int, person: Any, state: str) -> Approval:
         decided = {"decided_by": zero, "decided_by_name": zero.username, "decided_at": now} if state == "denied" else {}
-        return Approval(
+        made = Approval(
             call_id=uuid.uuid4(),
             user=person,
             credential="token:1",
@@ -606,6 +607,8 @@ def _make_approvals(tools: list[Any], people: list[Any]) -> None:
             expires=now + timedelta(days=1),
             **decided,
         )
+        made.seal = bindings.seal(made)
+        return made
 
     states = ("waiting", "denied")
     _save(Approval, (build(number, person, states[number % 2]) for number, person in enumerate([zero, *people])))

@@ -115,7 +115,8 @@ def make_approvals(alice: Any, bob: Any, analysts: Any) -> None:
     """Requests of Bob that alice can decide, one of hers that others decide, and some that are decided."""
     from django.utils import timezone
 
-    from catalog.models import Approval, ApprovalRule, Tool
+    from catalog.models import ApprovalRule, Tool
+    from tests import factories
 
     tool, now = Tool.objects.get(name="run_sql_query"), timezone.now()
     rule = ApprovalRule.objects.create(
@@ -132,11 +133,11 @@ def make_approvals(alice: Any, bob: Any, analysts: Any) -> None:
         ((bob, "waiting"), (bob, "waiting"), (alice, "waiting"), (alice, "denied"), (bob, "used"), (alice, "expired"))
     ):
         decided = {"decided_by": alice, "decided_by_name": "alice", "decided_at": now} if number in (3, 4) else {}
-        Approval.objects.create(
-            call_id=uuid.uuid4(), user=user, credential="token:1", credential_name="Claude Code on my laptop",
+        factories.make_approval(
+            user=user, credential="token:1", credential_name="Claude Code on my laptop",
             client="claude-code 2.1.0", tool=tool, tool_name=tool.name, rule=rule, rule_name=rule.name,
             rule_ids=[rule.pk], asks="approvers", group=analysts, arguments=json.dumps(arguments),
-            binding=uuid.uuid4().hex, context="", state=state, created=now - timedelta(minutes=4 + number),
+            state=state, created=now - timedelta(minutes=4 + number),
             expires=now + timedelta(minutes=56 - number), reason="Use the archive." if state == "denied" else "",
             **decided,
         )  # fmt: skip

@@ -270,6 +270,7 @@ def seed_everything() -> dict[str, Any]:
     from audit.format import keys
     from audit.format.uuid7 import new_id
     from audit.models import Checkpoint, SavedView, Verification
+    from catalog.approvals import bindings
     from catalog.models import AccessRequest, Approval, ApprovalRule, CallReport, Tool, Upstream
     from tests import census, factories
     from tests.audit import rows
@@ -306,7 +307,7 @@ def seed_everything() -> dict[str, Any]:
     CallReport.objects.create(person=alice, call_id=calls[0].pk, name="x", outcome="timeout", state="closed")
     rule = ApprovalRule.objects.create(name="poisoned", group=group, tool=Tool.objects.get(name="sum_with_everything"))
     for state in Approval.State.values:
-        Approval.objects.create(
+        factories.make_approval(
             call_id=calls[0].pk, user=root, maker=alice, credential="token:1", credential_name="x", client="x",
             tool=rule.tool, tool_name="x", rule=rule, rule_name="x", asks="approvers", group=group, four_eyes=False,
             arguments="{}", binding=state, context="", state=state, expires=now + timedelta(days=1), decided_by=alice,
@@ -325,6 +326,9 @@ def seed_everything() -> dict[str, Any]:
     )
     token = AccessToken.objects.issue(alice, "client")[1]
     count = poison()
+    for row in Approval.objects.all():  # nobody sees a waiting request that toolhub did not write
+        row.seal = bindings.seal(row)
+        row.save(update_fields=["seal"])
     # Nothing starts on an audit log in which no checkpoint names a key of this installation.
     own = keys.key_name()
     Checkpoint.objects.create(number=2, at=now, heads="{}", previous="0", hash="0", key=own, signature="s")
