@@ -126,6 +126,7 @@ class Hub:
         await asyncio.to_thread(parts.get(SqliteReaders).close)
         await recorder.stop(LOG_STOP_SECONDS)
         await self.server.close()
+        parts.get(Waits).are_over = False  # another hub of this process, or none, lets calls wait again
         for part in self._shared_parts():
             if parts.find(type(part)) is part:
                 parts.remove(type(part))
