@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from catalog.models import AccessRequest
-from catalog.policy import rules
+from catalog.policy import definitions, rules
 from catalog.policy.definitions import GrantRule, Item, Snapshot, ToolDefinition
-from catalog.schemas.parameters import kinds
 
 INACTIVE, EMPTY, CLOSED, MOVED, DENIED = "inactive", "empty", "closed", "moved", "denied"
 """Codes of warnings: the account is not active; there is nothing to use in it now; the toolset is closed for requests;
@@ -92,4 +91,4 @@ class Examiner:
 
 def is_destructive(item: Item) -> bool:
     """Return whether this is a tool that may delete or overwrite data, or does not say that it does not."""
-    return isinstance(item, ToolDefinition) and "destroys" in kinds(item.annotations)
+    return isinstance(item, ToolDefinition) and definitions.is_destructive(item)

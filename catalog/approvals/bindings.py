@@ -8,10 +8,11 @@ with another one, every open approval is void.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from django.conf import settings
 from django.utils.crypto import constant_time_compare, salted_hmac
 
 from catalog.models import Approval, PersonalSecret, Secret, TemporaryApproval
@@ -19,6 +20,7 @@ from catalog.policy import asking
 from catalog.policy.asking import Ask
 from catalog.policy.definitions import AskRule, Snapshot, ToolDefinition
 from catalog.policy.rules import Requester
+from catalog.secrets import resolve
 
 CONTEXT_SALT: Final = "toolhub.approvals.context"
 BINDING_SALT: Final = "toolhub.approvals.binding"
@@ -38,20 +40,20 @@ class Question:
     binding: str
 
 
-def find_context(
-    snapshot: Snapshot,
-    user_id: int,
-    tool: ToolDefinition,
-    rules: Iterable[AskRule],
-    secrets: Iterable[str],
-    now: float,
-    environment: str,
-) -> str:
-    """Return the digest of what would run, and why it may: another one when any of it changes. Reads the secrets."""
-    requester = Requester(user_id)
-    grants = asking.grants_digest(snapshot, requester, tool, now, environment)
-    terms = [[one.id, one.asks, one.group_id, one.four_eyes, one.accepts_client, one.minutes] for one in rules]
-    return _digest(CONTEXT_SALT, [tool.id, tool.hash, grants, terms, _states_of(secrets, user_id)])
+def find_contexts(
+    snapshot: Snapshot, user_id: int, tool: ToolDefinition, questions: Iterable[Sequence[AskRule]], now: float
+) -> list[str]:
+    """Return for the rules of each question the digest of what would run, and why it may. Reads the secrets.
+
+    It is another one when any of that changes.
+    """
+    grants = asking.grants_digest(snapshot, Requester(user_id), tool, now, settings.ENVIRONMENT)
+    common = [tool.id, tool.hash, grants, _states_of(resolve.sent_by(tool), user_id)]
+    return [_digest(CONTEXT_SALT, [*common, _terms_of(rules)]) for rules in questions]
+
+
+def _terms_of(rules: Iterable[AskRule]) -> list[Any]:
+    return [[one.id, one.asks, one.group_id, one.four_eyes, one.accepts_client, one.minutes] for one in rules]
 
 
 def bind(context: str, user_id: int, credential_id: str, ask: Ask, arguments: Mapping[str, Any]) -> str:
@@ -112,12 +114,12 @@ def _states_of(names: Iterable[str], user_id: int) -> list[Any]:
     wanted = sorted(names)
     if not wanted:
         return []
-    shared = {row[0]: list(row) for row in Secret.objects.filter(name__in=wanted).values_list("name", "kind", "value")}
-    hosts = dict(Secret.objects.filter(name__in=wanted).values_list("name", "hosts"))
+    columns = ("name", "kind", "value", "hosts")
+    shared = {row[0]: list(row) for row in Secret.objects.filter(name__in=wanted).values_list(*columns)}
     own: dict[str, Any] = {}
-    columns = ("secret__name", "value", "destinations", "account__connected_at")
-    for name, value, destinations, connected in PersonalSecret.objects.filter(
-        user_id=user_id, secret__name__in=wanted
-    ).values_list(*columns):
+    entries = PersonalSecret.objects.filter(user_id=user_id, secret__name__in=wanted)
+    for name, value, destinations, connected in entries.values_list(
+        "secret__name", "value", "destinations", "account__connected_at"
+    ):
         own[name] = [value, destinations, connected.isoformat() if connected is not None else None]
-    return [[name, shared.get(name), hosts.get(name), own.get(name)] for name in wanted]
+    return [[name, shared.get(name), own.get(name)] for name in wanted]

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Final
 
-from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
@@ -26,7 +25,6 @@ from catalog.models.approvals import MAX_REASON_CHARACTERS
 from catalog.policy import snapshot
 from catalog.policy.asking import APPROVERS, PERSON
 from catalog.policy.definitions import AskRule, Snapshot, ToolDefinition
-from catalog.secrets import resolve
 
 NOT_THEIRS: Final = frozenset({"gone", "own"})
 """Codes of attempts to decide about what is not theirs to decide: they are logged."""
@@ -100,13 +98,18 @@ def deny(key: Any, user: User, reason: str = "", *, by_client: bool = False) -> 
 def withdraw(key: Any, user: User) -> Approval:
     """End one's own request, also one that was approved and not used. Raises Refused."""
     with transaction.atomic():
-        row = Approval.objects.select_for_update(of=("self",)).select_related("user").filter(pk=key).first()
+        row = _lock(key)
         if row is None or user.pk not in row.callers:
             raise Refused("gone")
         if row.state not in Approval.LIVE:
             raise Refused(_code_of(row), row)
         requests.end(row, State.WITHDRAWN, user.get_username())
     return row
+
+
+def _lock(key: Any) -> Approval | None:
+    """Return a request, locked for a decision in this transaction."""
+    return Approval.objects.select_for_update(of=("self",)).select_related("user").filter(pk=key).first()
 
 
 def is_current(row: Approval, catalogue: Snapshot) -> bool:
@@ -117,10 +120,8 @@ def is_current(row: Approval, catalogue: Snapshot) -> bool:
     rules = find_rules(catalogue, tool, row.rule_ids)
     if rules is None:
         return False
-    found = bindings.find_context(
-        catalogue, row.user_id, tool, rules, resolve.sent_by(tool), time.time(), settings.ENVIRONMENT
-    )
-    return found == row.context
+    found = bindings.find_contexts(catalogue, row.user_id, tool, [rules], time.time())
+    return found == [row.context]
 
 
 def find_rules(catalogue: Snapshot, tool: ToolDefinition, ids: list[int]) -> list[AskRule] | None:
@@ -150,7 +151,7 @@ def _open(key: Any, user: User) -> Iterator[Approval]:
     catalogue = snapshot.latest()
     void: Approval | None = None
     with transaction.atomic():
-        row = Approval.objects.select_for_update(of=("self",)).select_related("user").filter(pk=key).first()
+        row = _lock(key)
         if row is None or not _is_asked(row, user):
             raise Refused("gone")
         if _is_own(row, user):

@@ -88,11 +88,6 @@ def list_earlier_calls(row: Approval, most: int = MAX_SIMILAR) -> list[Call]:
     return list(rows.exclude(outcome=outcomes.WAITING).order_by("-pk")[:most])
 
 
-def count_waiting(user: Any) -> int:
-    """Return how many requests this user can decide now."""
-    return waiting_for(user).count()
-
-
 def find_next(user: Any, row: Approval) -> Approval | None:
     """Return the request after this one among those that wait for the user; the oldest of all after the last one."""
     rows = waiting_for(user).exclude(pk=row.pk)

@@ -73,7 +73,7 @@ def find(
     question: Question, caller: Caller, tool_id: int, arguments: Mapping[str, Any], now: datetime
 ) -> TemporaryApproval | None:
     """Return a temporary approval that answers this question about a call with these arguments."""
-    rows = TemporaryApproval.objects.filter(
+    given = TemporaryApproval.objects.filter(
         user=caller.user_id,
         credential=caller.credential.id[:100],
         tool=tool_id,
@@ -83,9 +83,12 @@ def find(
         revoked=None,
         expires__gt=now,
     )
-    digests = bindings.digest_arguments(question.context, arguments) if rows.exists() else {}
+    rows = list(given.select_related("given_by"))
+    if not rows:
+        return None
+    digests = bindings.digest_arguments(question.context, arguments)
     catalogue = snapshots.latest()
-    for row in rows.select_related("given_by"):
+    for row in rows:
         same = {name: digest for name, digest in digests.items() if name not in row.free_arguments}
         if same == row.argument_digests and is_in_force(row, catalogue, now) and not was_revoked(row):
             return row

@@ -33,7 +33,7 @@ from catalog import threads
 from catalog.approvals import bindings, decisions, known_values, requests, temporary
 from catalog.approvals.bindings import Question
 from catalog.approvals.requests import Asked, TooMany
-from catalog.calls import call_log, tasks
+from catalog.calls import call_log, judgement, tasks
 from catalog.calls.prepared_tools import PreparedTool
 from catalog.errors import CallNotLogged, ClientLacks, ClientRefused, NeedsInput, NotApproved
 from catalog.functions.channel import Channel
@@ -47,9 +47,9 @@ from catalog.policy.rules import Requester
 from catalog.schemas import errors as schema_errors
 from catalog.schemas import patterns, validator
 from catalog.schemas.errors import SchemaProblem
-from catalog.secrets import resolve
 from toolhub import contact, deadline
 from toolhub.parts import parts
+from toolhub.wire.versions import MODERN
 
 log = logging.getLogger(__name__)
 WAIT_SECONDS: Final = 50.0
@@ -155,16 +155,10 @@ async def _find_subject(
     if not asks:
         return None
     shown = _show_arguments(prepared, arguments)
-    names = tuple(resolve.sent_by(prepared.tool))
-    now = time.time()
 
     def read() -> list[str]:
-        return [
-            bindings.find_context(
-                catalogue, credential.user_id, prepared.tool, ask.rules, names, now, settings.ENVIRONMENT
-            )
-            for ask in asks
-        ]
+        sides = [ask.rules for ask in asks]
+        return bindings.find_contexts(catalogue, credential.user_id, prepared.tool, sides, time.time())
 
     contexts = await _in_storage(read)
     rules = {rule.id for ask in asks for rule in ask.rules}
@@ -207,12 +201,7 @@ async def _find_asks(
     now = time.time()
 
     def find(seconds: float) -> tuple[Ask, ...]:
-        began = time.thread_time()
-
-        def check_time() -> None:
-            if time.thread_time() - began > seconds:
-                raise patterns.BudgetError
-
+        check_time = judgement.make_time_check(seconds)
         with patterns.regex_budget(seconds):
             return asking.find_asks(
                 catalogue, requester, tool, now, settings.ENVIRONMENT, arguments, complete, check_time, known
@@ -425,11 +414,8 @@ class _Wait:
         if "url" in modes:
             message = f"{row.tool_name} asks for your approval before it runs. Open the page to see what it would do."
             asked = {"mode": "url", "message": message, "url": link(row)}
-            return asked if self._is_modern() else {**asked, "elicitationId": str(uuid4())}
+            return asked if self._subject.what.caller.revision in MODERN else {**asked, "elicitationId": str(uuid4())}
         return None
-
-    def _is_modern(self) -> bool:
-        return self._subject.what.caller.revision >= "2026"
 
     async def _ask(self, key: str, asked: dict[str, Any], row: Approval, ask: Ask) -> None:
         """Ask in the client; store an answer that counts. A client that cannot answer leaves it to the page."""

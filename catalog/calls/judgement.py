@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from catalog import threads
@@ -11,17 +12,24 @@ from catalog.schemas import errors, patterns, validator
 from catalog.schemas.errors import SchemaProblem
 
 
+def make_time_check(seconds: float) -> Callable[[], None]:
+    """Return a function that raises BudgetError after so many seconds of this thread's processor time from now on."""
+    began = time.thread_time()
+
+    def check_time() -> None:
+        if time.thread_time() - began > seconds:
+            raise patterns.BudgetError
+
+    return check_time
+
+
 def judge(form: Form, sent: dict[str, Any], find_base_problem: BaseCheck, seconds: float) -> Accepted | Refused:
     """Return the arguments to use, with fixed values filled in, or the problem of what was sent.
 
     `seconds` of processor time bound the work for conditions, and again for their patterns: beyond them the arguments
     are refused as too complicated.
     """
-    began = time.thread_time()
-
-    def check_time() -> None:
-        if time.thread_time() - began > seconds:
-            raise patterns.BudgetError
+    check_time = make_time_check(seconds)
 
     def find_with_own_budget(filled: dict[str, Any]) -> SchemaProblem | None:
         with patterns.regex_budget(seconds):  # a check sets its own, and lifts it afterwards

@@ -21,7 +21,7 @@ from catalog.conditions.expectations import BELONGS_TO
 from catalog.conditions.forms import Alternative
 from catalog.conditions.original import Original
 from catalog.policy import rules
-from catalog.policy.definitions import AskRule, GrantRule, Rule, Snapshot, ToolDefinition, digest, is_destructive
+from catalog.policy.definitions import AskRule, GrantRule, Snapshot, ToolDefinition, digest, is_destructive
 from catalog.policy.permissions import list_values
 from catalog.policy.rules import Requester
 
@@ -56,10 +56,6 @@ class Ask:
     @property
     def minutes(self) -> int:
         return min(rule.minutes for rule in self.rules)
-
-    @property
-    def rule(self) -> Rule:
-        return self.rules[0].rule
 
 
 def find_asks(
