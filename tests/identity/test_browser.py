@@ -95,6 +95,8 @@ def test_from_the_settings_of_a_provider_to_a_connected_client(
     page.fill("#id_username", "root")
     page.fill("#id_password", PASSWORD)
     page.click("form button[type=submit]:visible, form.card button:visible")
+    page.wait_for_selector("#id_slug")
+    page.wait_for_load_state()  # until then, nothing notes that a person typed there
     page.fill("#id_slug", slug)
     page.press("#id_slug", "Tab")  # what a person typed is not filled in from the name
     page.fill("#id_name", "The company")

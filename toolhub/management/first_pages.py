@@ -11,6 +11,7 @@ from typing import Any
 
 from django.conf import settings
 from django.template import engines
+from django.template.library import InclusionNode
 from django.template.loader_tags import ExtendsNode, IncludeNode
 from django.urls import get_resolver, reverse
 from django.utils import formats, translation
@@ -68,7 +69,7 @@ def _pieces() -> Iterator[None]:
 
 
 def _load_templates() -> Iterator[None]:
-    """Compile the templates, and those that they extend and include by name."""
+    """Compile the templates, and those that they extend and include by name, also through a tag."""
     django: Any = engines["django"]
     engine = django.engine
     len(engine.template_context_processors)  # imports them
@@ -79,12 +80,19 @@ def _load_templates() -> Iterator[None]:
         # As Django does it: a template that extends the one of its own name extends that of the theme, past itself.
         template = engine.find_template(name, skip=list(skip))[0] if skip else engine.get_template(name)
         yield
-        for node in template.nodelist.get_nodes_by_type((ExtendsNode, IncludeNode)):
-            expression: Any = node.parent_name if isinstance(node, ExtendsNode) else node.template
-            other = expression.var
+        for node in template.nodelist.get_nodes_by_type((ExtendsNode, IncludeNode, InclusionNode)):
+            other = _find_name(node)
             if not isinstance(other, str):
                 continue
             wanted = (other, (*skip, template.origin) if isinstance(node, ExtendsNode) and other == name else ())
             if wanted not in known:
                 known.append(wanted)
                 waiting.append(wanted)
+
+
+def _find_name(node: Any) -> Any:
+    """Return the name of the template that a node uses; something else than a string when only a page decides it."""
+    if isinstance(node, InclusionNode):
+        return node.filename
+    expression: Any = node.parent_name if isinstance(node, ExtendsNode) else node.template
+    return expression.var

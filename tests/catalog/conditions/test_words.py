@@ -11,6 +11,7 @@ from django.utils.translation import override
 
 import catalog.conditions
 import catalog.models
+import catalog.policy
 from catalog.conditions import windows, words
 from catalog.conditions.definitions import parse
 from catalog.conditions.mistakes import ConditionError
@@ -63,7 +64,7 @@ def test_a_mistake_says_which_condition_and_what_to_do() -> None:
 )
 def test_every_mistake_has_a_sentence(kind: str, sentences: dict[str, str]) -> None:
     codes = set()
-    for package in (catalog.conditions, catalog.models):
+    for package in (catalog.conditions, catalog.models, catalog.policy):
         for path in Path(str(package.__file__)).parent.glob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.Call) and getattr(node.func, "id", "") == kind:
