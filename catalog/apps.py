@@ -15,7 +15,7 @@ class CatalogConfig(AppConfig):
         from audit.actions.model_signals import watch
         from catalog import checks, encryption, models, signals  # noqa: F401 - registers the system checks
         from catalog.accounts.tokens import Refreshes
-        from catalog.calls.approval import Waits
+        from catalog.calls.approval_wait import Waits
         from catalog.calls.execution import RunningCalls
         from catalog.calls.prepared_tools import PreparedTools
         from catalog.functions.context import ProgressListeners

@@ -12,7 +12,7 @@ from audit import maintenance, recorder
 from catalog.approvals import requests as approval_requests
 from catalog.approvals import webhook
 from catalog.calls import stored_results, tasks
-from catalog.calls.approval import Waits
+from catalog.calls.approval_wait import Waits
 from catalog.openapi import document_import
 from catalog.runners.sql_query.readers import SqliteReaders
 from catalog.upstreams import schedule

@@ -2691,7 +2691,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "a yes of the client answers no question of the browser",
-        "catalog/calls/approval.py",
+        "catalog/calls/approval_wait.py",
         'agreed = action == "accept" and asked["mode"] == "form"',
         'agreed = action == "accept"',
         "tests/catalog/approvals/test_attacks.py -k only_in_part",

@@ -15,7 +15,7 @@ from django.utils import timezone
 from audit import outcomes
 from audit.models import Action
 from catalog.approvals import decisions, inbox, requests
-from catalog.calls import approval, tasks
+from catalog.calls import approval_answers, approval_wait, tasks
 from catalog.errors import CLIENT_GONE, InvalidArguments, LimitReached, NeedsInput, NotApproved, UnknownTool
 from catalog.models import Approval, ApprovalRule, KnownValue, Task, Tool
 from tests import factories
@@ -163,7 +163,7 @@ async def test_an_approval_is_over_with_its_time_and_the_call_asks_anew(alice: A
     assert timedelta(seconds=50) < row.expires - timezone.now() <= timedelta(minutes=1)
     assert await run_in_database(requests.expire, row.expires - timedelta(milliseconds=1)) == 0
     assert await run_in_database(requests.expire, row.expires) == 1
-    assert (await ask(alice)).link != approval.link(row)
+    assert (await ask(alice)).link != approval_answers.link(row)
     last = await Action.objects.filter(kind=requests.KIND).order_by("-id").afirst()
     assert last is not None and (last.verb, last.actor) == ("expired", "toolhub")
 
@@ -364,7 +364,7 @@ async def test_a_task_runs_under_the_id_that_it_was_announced_with(alice: Any, b
 
 
 async def test_a_waiting_task_is_abandoned_only_when_its_worker_no_longer_says_so(alice: Any, approvers: Any) -> None:
-    assert tasks.WAITING_GRACE_PERIOD.total_seconds() > approval.PROGRESS_SECONDS * 5
+    assert tasks.WAITING_GRACE_PERIOD.total_seconds() > approval_wait.PROGRESS_SECONDS * 5
     number = uuid4()
     await tasks.create(number, alice.pk, "token:1", NAME, "w1")
     await tasks.set_message(number, f"{tasks.WAITING_MESSAGE} by the group approvers")
@@ -376,7 +376,7 @@ async def test_a_waiting_task_is_abandoned_only_when_its_worker_no_longer_says_s
 async def test_a_call_that_waits_ends_with_its_process_and_its_request_stays(alice: Any, approvers: Any) -> None:
     await set_up(alice, approvers)
     task = await start(alice)
-    waits = parts.get(approval.Waits)
+    waits = parts.get(approval_wait.Waits)
     try:
         waits.are_over = True
         with pytest.raises(NotApproved, match="waits for approval by the group approvers"):

@@ -25,7 +25,7 @@ from django.utils import timezone
 from audit import outcomes
 from audit.models import Action, Call
 from catalog.approvals import bindings, decisions, inbox, requests, temporary
-from catalog.calls import approval, call_tool
+from catalog.calls import approval_answers, call_tool
 from catalog.errors import InvalidArguments, NeedsInput, NotApproved, UnknownTool
 from catalog.functions.results import ToolResult
 from catalog.models import Approval, ApprovalRule, Grant, KnownValue, PersonalSecret, Secret, TemporaryApproval, Tool
@@ -89,7 +89,7 @@ async def ask_anew(user: Any, row: Approval, arguments: Any = ARGUMENTS, **optio
     """The call does not run on this approval; it is logged as one that waits, and its new request is returned."""
     answer = await ask(user, arguments, **options)
     asked = await newest()
-    assert answer.status == "waiting" and asked.pk != row.pk and answer.link == approval.link(asked)
+    assert answer.status == "waiting" and asked.pk != row.pk and answer.link == approval_answers.link(asked)
     assert (await logged_calls())[-1].outcome == outcomes.WAITING and asked.call_id == (await logged_calls())[-1].pk
     return asked
 
@@ -555,7 +555,7 @@ async def test_a_secret_of_somebody_else_changes_nothing(alice: Any, bob: Any, a
     await ask(alice, {"q": "x"}, "ask_api")
     row = await newest()
     await change(lambda: enter(Secret.objects.get(), bob, "another token of bob"))
-    assert (await ask(alice, {"q": "x"}, "ask_api")).link == approval.link(row)
+    assert (await ask(alice, {"q": "x"}, "ask_api")).link == approval_answers.link(row)
 
 
 # --- the approver ----------------------------------------------------------------------------------------------------
