@@ -137,13 +137,18 @@ def make_value_list(name: str, values: Mapping[User | Group | None, list[str]]) 
 
 
 def make_approval(**fields: Any) -> Approval:
-    """A request for approval as toolhub writes it: sealed, as its columns are."""
+    made = build_approval(**fields)
+    made.save()
+    return made
+
+
+def build_approval(**fields: Any) -> Approval:
+    """A request for approval as toolhub writes it: sealed, as its columns are. Not saved."""
     from catalog.approvals import bindings
     from catalog.models import Approval
 
     made = Approval(**{"call_id": uuid.uuid4(), "binding": uuid.uuid4().hex, "context": "", **fields})
     made.seal = bindings.seal(made)
-    made.save()
     return made
 
 

@@ -98,18 +98,13 @@ def deny(key: Any, user: User, reason: str = "", *, by_client: bool = False) -> 
 def withdraw(key: Any, user: User) -> Approval:
     """End one's own request, also one that was approved and not used. Raises Refused."""
     with transaction.atomic():
-        row = _lock(key)
+        row = requests.lock(key)
         if row is None or user.pk not in row.callers:
             raise Refused("gone")
         if row.state not in Approval.LIVE:
             raise Refused(_code_of(row), row)
         requests.end(row, State.WITHDRAWN, user.get_username())
     return row
-
-
-def _lock(key: Any) -> Approval | None:
-    """Return a request, locked for a decision in this transaction."""
-    return Approval.objects.select_for_update(of=("self",)).select_related("user").filter(pk=key).first()
 
 
 def is_current(row: Approval, catalogue: Snapshot) -> bool:
@@ -151,7 +146,7 @@ def _open(key: Any, user: User) -> Iterator[Approval]:
     catalogue = snapshot.latest()
     void: Approval | None = None
     with transaction.atomic():
-        row = _lock(key)
+        row = requests.lock(key)
         if row is None or not _is_asked(row, user):
             raise Refused("gone")
         if _is_own(row, user):

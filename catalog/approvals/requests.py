@@ -171,7 +171,7 @@ def use(
                     transaction.set_rollback(True)
                     return False
                 continue
-            row = Approval.objects.select_for_update(of=("self",)).filter(pk=known.pk).first()
+            row = lock(known.pk)
             fresh = row is not None and is_usable(row, snapshot, now) and not was_ended(row)
             if row is None or not (fresh or _is_in_use(row, continues, snapshot, now)):
                 transaction.set_rollback(True)
@@ -182,6 +182,11 @@ def use(
             log.record("used", KIND, name_for_log(row), None, {"call": str(call_id)}, actor=row.user.get_username())
         remember()
     return True
+
+
+def lock(key: Any) -> Approval | None:
+    """Return a request, locked for a change in this transaction."""
+    return Approval.objects.select_for_update(of=("self",)).select_related("user").filter(pk=key).first()
 
 
 def is_usable(row: Approval, snapshot: Snapshot, now: datetime) -> bool:

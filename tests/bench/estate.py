@@ -576,8 +576,8 @@ def _make_approvals(tools: list[Any], people: list[Any]) -> None:
     from django.contrib.auth.models import Group, User
     from django.utils import timezone
 
-    from catalog.approvals import bindings
     from catalog.models import Approval, ApprovalRule
+    from tests import factories
 
     now, zero = timezone.now(), User.objects.get(username=user_name(0))
     team = Group.objects.filter(name__startswith="team ").order_by("name").first()
@@ -588,8 +588,7 @@ def _make_approvals(tools: list[Any], people: list[Any]) -> None:
 
     def build(number: int, person: Any, state: str) -> Approval:
         decided = {"decided_by": zero, "decided_by_name": zero.username, "decided_at": now} if state == "denied" else {}
-        made = Approval(
-            call_id=uuid.uuid4(),
+        return factories.build_approval(
             user=person,
             credential="token:1",
             credential_name="laptop",
@@ -601,14 +600,10 @@ def _make_approvals(tools: list[Any], people: list[Any]) -> None:
             asks="approvers",
             group=team,
             arguments=json.dumps({"text": describe(number)}),
-            binding=uuid.uuid4().hex,
-            context="",
             state=state,
             expires=now + timedelta(days=1),
             **decided,
         )
-        made.seal = bindings.seal(made)
-        return made
 
     states = ("waiting", "denied")
     _save(Approval, (build(number, person, states[number % 2]) for number, person in enumerate([zero, *people])))
