@@ -16,6 +16,7 @@ from catalog.canonical import dumps
 from catalog.conditions.definitions import Condition
 from catalog.conditions.forms import Form
 from catalog.conditions.windows import Window
+from toolhub.wire import hints
 
 Kind = Literal["tool", "resource", "prompt"]
 EMPTY: frozenset[int] = frozenset()
@@ -426,8 +427,7 @@ def _limits_by_tool(
 
 def is_destructive(tool: ToolDefinition) -> bool:
     """Return whether the tool may delete or overwrite data, or does not say that it does not."""
-    hints = tool.annotations
-    return not hints.get("readOnlyHint", False) and hints.get("destructiveHint", True) is not False
+    return hints.may_destroy(tool.annotations)
 
 
 def _asks_by_tool(

@@ -15,7 +15,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from toolhub.wire import json_pointer
+from toolhub.wire import hints, json_pointer
 
 MAX_ROWS, MAX_DEPTH, MAX_CHOICES = 100, 3, 40
 
@@ -172,7 +172,7 @@ def kinds(annotations: dict[str, Any]) -> list[str]:
         found = ["reads"]
     else:
         found = ["changes"]
-        if annotations.get("destructiveHint") is not False:
+        if hints.may_destroy(annotations):
             found.append("destroys")
         if annotations.get("idempotentHint") is True:
             found.append("repeat")
