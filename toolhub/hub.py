@@ -103,7 +103,6 @@ class Hub:
             privacy.hide_memory()
             self.install()
             await self.server.start()
-            parts.get(Waits).are_over = False
             schedule.start()
             recorder.audit_log().take_jobs()  # the scheduler now runs the log's jobs
             self.scheduler.start()
