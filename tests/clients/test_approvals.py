@@ -67,12 +67,15 @@ async def decide(hub: Hub, person: Person, by: str) -> None:
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_client_without_questions_waits_and_gets_its_result(hub: Hub, person: Person, revision: str) -> None:
     said: list[str | None] = []
+    told = asyncio.Event()
 
     async def heard(progress: float, total: float | None, message: str | None) -> None:
         said.append(message)
+        told.set()
 
     async with connected(hub, person, revision) as client:
         call = asyncio.ensure_future(client.call_tool(BY_APPROVER, NUMBERS, progress_callback=heard))
+        await asyncio.wait_for(told.wait(), WAIT_SECONDS)  # one that is approved at once says nothing of a wait
         await decide(hub, person, "approver")
         assert text(await call) == SUM
     assert said[0] == "Waiting for approval by the group approvers"
