@@ -9,24 +9,17 @@ asks; those that ask the same people are one question, with the strictest of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
-from catalog.conditions import windows
-from catalog.conditions.constraints import Constraint
-from catalog.conditions.definitions import ITEMS, Condition, Steps
-from catalog.conditions.expectations import BELONGS_TO
-from catalog.conditions.forms import Alternative
-from catalog.conditions.original import Original
 from catalog.policy import rules
+from catalog.policy.changes import NO_CHANGE, Change
 from catalog.policy.definitions import AskRule, GrantRule, Snapshot, ToolDefinition, digest, is_destructive
-from catalog.policy.permissions import list_values
+from catalog.policy.matching import Arguments, CheckTime, Matcher
 from catalog.policy.rules import Requester
 
 PERSON, APPROVERS = "person", "approvers"
-CheckTime = Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -75,10 +68,39 @@ def find_asks(
     ids of the rules for the first time with a value that this person had an approved call with. Raises BudgetError
     beyond the budget of patterns, and what `check_time` raises.
     """
-    matcher = _Matcher(snapshot, requester.user_id, tool, sent, complete, check_time, frozenset(known))
-    found = [rule for rule in snapshot.asks_by_tool.get(tool.id, ()) if matcher.asks(rule, now)]
-    if snapshot.asks_by_grant:
-        found += _asks_of_grants(snapshot, requester, tool, now, environment, matcher)
+    matcher = Matcher(snapshot, requester.user_id, tool, check_time)
+    grants = rules.find_applicable(snapshot, requester, tool, environment) if snapshot.asks_by_grant else []
+    return match(snapshot, tool, grants, matcher, Arguments(sent, complete), now, known)
+
+
+def match(
+    snapshot: Snapshot,
+    tool: ToolDefinition,
+    grants: Sequence[GrantRule],
+    matcher: Matcher,
+    arguments: Arguments,
+    now: float,
+    known: Collection[int] = (),
+    change: Change = NO_CHANGE,
+) -> tuple[Ask, ...]:
+    """Return the questions of a call; `grants` are those for this person and this tool, at whatever time, by id."""
+
+    def asks(rule: AskRule) -> bool:
+        return matcher.asks(rule, arguments, now, known)
+
+    found = [rule for rule in change.find_asks(snapshot, tool) if asks(rule)]
+    if change.has_asks_of_grants(snapshot):
+        allowing = [grant for grant in grants if grant.effect == "allow"]
+        in_force = [grant for grant in allowing if rules.is_in_force(grant, now) and matcher.allows(grant, arguments)]
+        by_grant = [
+            [rule for rule in change.find_asks_of_grant(snapshot, grant.id) if asks(rule)] for grant in in_force
+        ]
+        if not in_force:
+            # No grant allows it, as far as this tells. Something does, or the call would not be here: each of them may.
+            every = [rule for grant in allowing for rule in change.find_asks_of_grant(snapshot, grant.id)]
+            by_grant = [[rule for rule in every if asks(rule)]]
+        if all(by_grant):
+            found += by_grant[0]
     return merge(found, tool)
 
 
@@ -152,112 +174,3 @@ def _allowing(
     """Return the grants in force that allow this tool, with or without conditions, to this person."""
     found = rules.find_applicable(snapshot, requester, tool, environment)
     return [grant for grant in found if grant.effect == "allow" and rules.is_in_force(grant, now)]
-
-
-def _asks_of_grants(
-    snapshot: Snapshot, requester: Requester, tool: ToolDefinition, now: float, environment: str, matcher: _Matcher
-) -> list[AskRule]:
-    first: list[AskRule] | None = None
-    for grant in _allowing(snapshot, requester, tool, now, environment):
-        if not matcher.allows(grant):
-            continue
-        found = [rule for rule in snapshot.asks_by_grant.get(grant.id, ()) if matcher.asks(rule, now)]
-        if not found:
-            return []
-        first = found if first is None else first
-    if first is None:
-        # No grant allows it, as far as this tells. Something does, or the call would not be here: each of them may.
-        grants = rules.find_applicable(snapshot, requester, tool, environment)
-        allowing = [grant for grant in grants if grant.effect == "allow"]
-        every = [rule for grant in allowing for rule in snapshot.asks_by_grant.get(grant.id, ())]
-        return [rule for rule in every if matcher.asks(rule, now)]
-    return first
-
-
-class _Matcher:
-    """The arguments of one call, against the conditions of rules and grants."""
-
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        user_id: int,
-        tool: ToolDefinition,
-        sent: Mapping[str, Any],
-        complete: Mapping[str, Any],
-        check_time: CheckTime,
-        known: frozenset[int],
-    ) -> None:
-        self._snapshot, self._user_id, self._tool = snapshot, user_id, tool
-        self._sent, self._complete, self._check_time = sent, complete, check_time
-        self._known = known
-
-    @cached_property
-    def _original(self) -> Original:
-        return Original((self._tool.base or self._tool).input_schema)
-
-    def asks(self, rule: AskRule, now: float) -> bool:
-        """Return whether the rule asks about this call."""
-        if rule.destructive_only and not is_destructive(self._tool):
-            return False
-        if rule.windows and windows.is_open(rule.windows, now) == rule.outside_windows:
-            return False
-        if rule.first_time and rule.id in self._known:
-            is_gone = self._names_tool(rule) and not self._original.has_place(rule.first_time)
-            if not is_gone:  # null would be known of it for ever
-                return False
-        if not rule.conditions:
-            return True
-        lists = self._lists(rule.conditions)
-        for condition in rule.conditions:
-            self._check_time()
-            if self._original.is_secret(condition.steps):
-                continue  # in doubt it asks: no condition can be about a secret
-            if self._names_tool(rule) and not self._original.has_place(condition.steps):
-                continue  # the definition changed: the rule no longer knows what it is about
-            constraint = Constraint.of(condition, lists, is_negated=True)
-            if constraint.find_violation(self._complete, self._sent) is None:
-                return False
-        return True
-
-    def allows(self, grant: GrantRule) -> bool:
-        """Return whether this grant by itself allows the arguments."""
-        if not grant.conditions:
-            return True
-        names_tool = grant.target_kind != "toolset"
-        made = Alternative.of(grant.id, grant.conditions, self._lists(grant.conditions), names_item=names_tool)
-        for constraint in made.constraints:
-            self._check_time()
-            needed = names_tool or not constraint.may_be_absent
-            if not self._can_be_about(constraint.steps, needed):
-                return False
-            if constraint.find_violation(self._complete, self._sent) is not None:
-                return False
-        return all(self._can_be_about(one.steps, True) and _has_fixed(self._complete, one) for one in made.fixed)
-
-    def _can_be_about(self, steps: Steps, needed: bool) -> bool:
-        """Return whether a condition of a grant can be about this argument: otherwise the grant allows nothing."""
-        return not self._original.is_secret(steps) and (not needed or self._original.has_place(steps))
-
-    def _names_tool(self, rule: AskRule) -> bool:
-        """Return whether the rule names the tool itself, or a grant that does."""
-        if rule.target_kind == "grant":
-            grant = self._snapshot.grants_by_id.get(rule.target_id or 0)
-            return grant is None or grant.target_kind != "toolset"
-        return rule.target_kind == "tool"
-
-    def _lists(self, conditions: Iterable[Condition]) -> dict[str, tuple[str, ...]]:
-        names = {one.value for one in conditions if one.operator == BELONGS_TO}
-        return {name: list_values(self._snapshot, name, self._user_id) for name in names}
-
-
-def _has_fixed(arguments: Any, condition: Condition) -> bool:
-    """Return whether the value that a grant fixes is there, in every item of a list on its way."""
-    values = [arguments]
-    for step in condition.steps:
-        if step is ITEMS:
-            values = [item for value in values if isinstance(value, list) for item in value]
-        elif all(isinstance(value, dict) and step in value for value in values):
-            values = [value[step] for value in values]
-        else:
-            return False
-    return all(digest(value) == digest(condition.value) for value in values)

@@ -288,6 +288,21 @@ class AskRule:
         return Rule(APPROVAL, {"number": self.id, "name": self.name})
 
 
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A rule that is decided and logged beside the real answer, and never applied."""
+
+    kind: str
+    """grant | limit | approval_rule"""
+    id: int
+    """The id of the row in trial, which its rule may not have: a grant has that of the one whose place it takes."""
+    rule: GrantRule | LimitRule | AskRule
+    replaces: int | None = None
+    """The id of the rule in force whose place it takes; None: it is there as well."""
+    since: float = 0.0
+    """Unix seconds."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Member:
     username: str
@@ -345,6 +360,10 @@ class Snapshot:
     asks_by_grant: dict[int, tuple[AskRule, ...]] = field(repr=False)
     asking_tools: frozenset[int] = field(repr=False)
     """Ids of the tools of which a call can need an approval, whoever makes it and with whatever arguments."""
+    trials: tuple[Trial, ...] = ()
+    """Rules in trial, the oldest first. No other member has them."""
+    trials_by_item: dict[tuple[str, int], tuple[Trial, ...]] = field(default_factory=dict, repr=False)
+    """Only items of which a rule in trial can change the answer to a call."""
 
     @classmethod
     def build(
@@ -358,9 +377,10 @@ class Snapshot:
         value_lists: Mapping[str, tuple[ValueListEntries, ...]] | None = None,
         flags: Mapping[str, int] | None = None,
         asks: Iterable[AskRule] = (),
+        trials: Iterable[Trial] = (),
     ) -> Snapshot:
         ordered = sorted(items, key=sort_key)
-        grants, limits, asks = tuple(grants), tuple(limits), tuple(asks)
+        grants, limits, asks, trials = tuple(grants), tuple(limits), tuple(asks), tuple(trials)
         by_toolset: dict[int, list[Item]] = {}
         for item in ordered:
             for toolset_id in item.toolset_ids:
@@ -395,6 +415,8 @@ class Snapshot:
             asks_by_tool=asks_by_tool,
             asks_by_grant=asks_by_grant,
             asking_tools=frozenset(asks_by_tool) | _reached_by(grants, asks_by_grant, by_toolset),
+            trials=trials,
+            trials_by_item=_trials_by_item(trials, [*grants, *limits, *asks], ordered) if trials else {},
         )
 
 
@@ -468,6 +490,40 @@ def _reached_by(
         elif grant.id in asks_by_grant and grant.target_kind == "toolset":
             found.update(item.id for item in by_toolset.get(grant.target_id, ()) if item.kind == "tool")
     return found
+
+
+def reached_items(
+    rule: GrantRule | LimitRule | AskRule, grants: Mapping[int, GrantRule], items: Iterable[Item]
+) -> list[Item]:
+    """Return the items of which this rule can change the answer to a call; `grants` are those in force, by id."""
+    if rule.target_kind == "grant":
+        grant = grants.get(rule.target_id or 0)
+        found = [] if grant is None else reached_items(grant, grants, items)
+        return [item for item in found if item.kind == "tool"]
+    if rule.target_kind == "toolset":
+        reached = [item for item in items if rule.target_id in item.toolset_ids]
+    elif rule.target_kind == "all":
+        reached = list(items)
+    else:
+        reached = [item for item in items if (item.kind, item.id) == (rule.target_kind, rule.target_id)]
+    return [item for item in reached if item.kind == "tool" or isinstance(rule, GrantRule)]
+
+
+def _trials_by_item(
+    trials: Iterable[Trial],
+    in_force: Iterable[GrantRule | LimitRule | AskRule],
+    items: list[Item],
+) -> dict[tuple[str, int], tuple[Trial, ...]]:
+    found: dict[tuple[str, int], list[Trial]] = {}
+    by_id = {(type(rule), rule.id): rule for rule in in_force}
+    grants = {rule.id: rule for rule in by_id.values() if isinstance(rule, GrantRule)}
+    for trial in trials:
+        replaced = by_id.get((type(trial.rule), trial.replaces or 0))
+        rules = [trial.rule] if replaced is None else [trial.rule, replaced]
+        reached = {(item.kind, item.id) for rule in rules for item in reached_items(rule, grants, items)}
+        for key in reached:
+            found.setdefault(key, []).append(trial)
+    return {key: tuple(one) for key, one in found.items()}
 
 
 def fill_template(text: str, values: Mapping[str, str]) -> str:

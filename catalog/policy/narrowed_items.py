@@ -29,7 +29,7 @@ class Narrowed:
 @lru_cache(maxsize=MAX_KEPT)
 def narrow(item: Item, permission: Permission) -> Narrowed:
     """Return the form of an item of the snapshot for people who have this permission."""
-    form = _arguments_of(item).narrow(permission)
+    form = arguments_of(item).narrow(permission)
     if form.schema is None:
         return Narrowed(None, form)
     if isinstance(item, ToolDefinition):
@@ -39,7 +39,8 @@ def narrow(item: Item, permission: Permission) -> Narrowed:
     return Narrowed(_narrow_resource(item, form), form)
 
 
-def _arguments_of(item: Item) -> ItemArguments:
+def arguments_of(item: Item) -> ItemArguments:
+    """Return what conditions on this item can be about."""
     if isinstance(item, ToolDefinition):
         return ItemArguments(item.input_schema, item.fill_defaults)
     if isinstance(item, PromptDefinition):

@@ -215,6 +215,18 @@ def find_applicable(snapshot: Snapshot, requester: Requester, item: Item, enviro
     return sorted((rule for rule in found if is_switched_on(snapshot, rule, requester.user_id)), key=_by_id)
 
 
+def applies_to(snapshot: Snapshot, rule: GrantRule, requester: Requester, item: Item, environment: str) -> bool:
+    """Return whether a grant, of the snapshot or not, is for this person and this item in this environment."""
+    member = snapshot.members.get(requester.user_id)
+    if member is None or not member.is_active:
+        return False
+    reached = rule.subject_kind == "everyone" or (
+        requester.user_id == rule.subject_id if rule.subject_kind == "user" else rule.subject_id in member.group_ids
+    )
+    is_about = reached and _targets(rule, item) and applies_in(rule, environment)
+    return is_about and is_switched_on(snapshot, rule, requester.user_id)
+
+
 def decide_all(snapshot: Snapshot, requester: Requester, now: float, environment: str) -> Visible:
     """Return all items that one person sees, each in the form that they may use.
 
