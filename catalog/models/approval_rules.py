@@ -16,9 +16,9 @@ from catalog.models import grant_conditions
 from catalog.models import validators as check
 from catalog.models.base import check_unlike
 from catalog.models.fields import JSONTextField, check_kinds, reject
+from catalog.models.rule_trials import CatalogueRule, trial_constraints
 from catalog.models.rules import Grant, windows_are_closed
 from catalog.models.tools import Tool, Toolset
-from catalog.querysets import CatalogueQuerySet
 from toolhub.invisible import show
 
 MAX_MINUTES: Final = 24 * 60
@@ -33,7 +33,7 @@ def check_rule_name(value: str) -> None:
         reject(_("The name has a character that readers overlook or that misleads them: %(shown)s"), shown=show(value))
 
 
-class ApprovalRule(models.Model):
+class ApprovalRule(CatalogueRule):
     """One rule. Every rule that applies to a call asks: rules never replace each other."""
 
     class Asks(models.TextChoices):
@@ -130,7 +130,6 @@ class ApprovalRule(models.Model):
     enabled = models.BooleanField(_("switched on"), default=True)
     note = models.CharField(_("note"), max_length=500, blank=True)
 
-    objects = CatalogueQuerySet.as_manager()
     history = HistoricalRecords()
 
     TARGETS: ClassVar = ("grant", "tool", "toolset")
@@ -153,6 +152,7 @@ class ApprovalRule(models.Model):
                 name="approval_rule_minutes",
                 violation_error_message=_("The minutes must be between 1 and 1440."),
             ),
+            *trial_constraints("approval_rule"),
         ]
 
     def __str__(self) -> str:

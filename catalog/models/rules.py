@@ -18,8 +18,8 @@ from catalog.models import grant_conditions
 from catalog.models import validators as check
 from catalog.models.fields import JSONTextField, check_kinds
 from catalog.models.items import Prompt, Resource
+from catalog.models.rule_trials import CatalogueRule, trial_constraints
 from catalog.models.tools import Tool, Toolset
-from catalog.querysets import CatalogueQuerySet
 
 
 def exactly_one(*fields: str) -> Q:
@@ -39,7 +39,7 @@ def windows_are_closed(stored: Any, at: datetime) -> bool:
     return bool(found) and not windows.is_open(found, at.timestamp())
 
 
-class Grant(models.Model):
+class Grant(CatalogueRule):
     class Effect(models.TextChoices):
         ALLOW = "allow", _("allow")
         DENY = "deny", _("deny")
@@ -120,7 +120,6 @@ class Grant(models.Model):
         help_text=_("Reason for this grant, for example the ticket and the person who asked for it."),
     )
 
-    objects = CatalogueQuerySet.as_manager()
     history = HistoricalRecords()
 
     TARGETS = ("tool", "toolset", "resource", "prompt")
@@ -147,6 +146,7 @@ class Grant(models.Model):
                 name="grant_ends_after_it_starts",
                 violation_error_message=_("The end must be after the start."),
             ),
+            *trial_constraints("grant"),
         ]
 
     def __str__(self) -> str:
@@ -204,7 +204,7 @@ LIMITED_METHODS = (
 """The methods that a rate limit can name: those that clients poll, or that read something."""
 
 
-class Limit(models.Model):
+class Limit(CatalogueRule):
     class Scope(models.TextChoices):
         USER = "user", _("one user")
         EACH_USER = "each_user", _("each user")
@@ -259,7 +259,6 @@ class Limit(models.Model):
     )
     note = models.CharField(_("note"), max_length=500, blank=True)
 
-    objects = CatalogueQuerySet.as_manager()
     history = HistoricalRecords()
 
     class Meta:
@@ -285,6 +284,7 @@ class Limit(models.Model):
                     "empty."
                 ),
             ),
+            *trial_constraints("limit"),
         ]
 
     def __str__(self) -> str:
