@@ -71,6 +71,11 @@ class Approved:
     continues: UUID | None = None
     """The call that has used the approvals, and of which this is the next round."""
 
+    @property
+    def was_logged(self) -> bool:
+        """Whether this call has an entry already, which says that it waits for approval."""
+        return any(isinstance(row, Approval) for row in self.approvals)
+
 
 async def check(
     what: Intent,

@@ -19,7 +19,7 @@ from audit import outcomes, recorder
 from audit.redaction import redactor as redaction
 from audit.redaction.rules import MAX_HIDDEN_VALUES, are_too_many
 from audit.types import Caller, Reason
-from catalog.calls import accounts, approval, call_log, masking
+from catalog.calls import accounts, approval, call_log, masking, trial_notes
 from catalog.calls.call_log import BegunCall, Ending, Intent
 from catalog.calls.completion import complete
 from catalog.calls.execution import Deadline, Outcome, RunningCalls, cancellation, perform, raise_error, tool_error
@@ -80,7 +80,7 @@ async def call_tool(
     catalogue = await load_catalogue()
     seen = visibility.for_credential(caller.credential).tools.get(name)
     if seen is None:
-        await _log_denied(caller, name, arguments, channel, catalogue.tools.get(name))
+        await _log_denied(caller, name, arguments, channel, catalogue)
         raise UnknownTool(name)
     tool, rule = seen
     prepared = get_prepared(tool)
@@ -98,7 +98,8 @@ async def call_tool(
             )
             raise error
     may_ask = tool.id in catalogue.asking_tools
-    if tool.id in catalogue.limits_by_tool and not may_ask:
+    is_counted = tool.id in catalogue.limits_by_tool or trial_notes.has_limits(catalogue, tool)
+    if is_counted and not may_ask:
         await _take_limits(catalogue, what, prepared, tool, arguments)
     sent = arguments
     if tool.form is None:
@@ -108,6 +109,8 @@ async def call_tool(
         call_log.name_rule(what, catalogue, judged.grant_id)
         problem = judged.problem if isinstance(judged, Refused) else None
         arguments = arguments if isinstance(judged, Refused) else judged.arguments
+    if catalogue.trials and not waited:
+        await _note_trials(what, catalogue, prepared, tool, sent, problem)
     approved: approval.Approved | None = None
     if may_ask:
         if problem is None:
@@ -123,7 +126,9 @@ async def call_tool(
                     caller, name, sent, channel, call_id=number, detached=detached, waited=approved.waited
                 )
                 return await again
-        if tool.id in catalogue.limits_by_tool:
+            if approved is not None and approved.was_logged:
+                trial_notes.remove_notes(what)  # the entry that waited has them
+        if is_counted:
             await _take_limits(catalogue, what, prepared, tool, sent)
         if approved is not None:
             call_id = call_id or recorder.new_call_id()
@@ -155,11 +160,29 @@ async def _take_limits(
     except TimeoutError:
         raise CallNotLogged("the rate limits cannot be counted now") from None
     except limits.LimitReached as reached:
+        await trial_notes.note_limits(what, catalogue, tool, limited=True)
         what.arguments = prepared.rejected_arguments_text(arguments)
         label = reached.rule.english
         detail, reason = f"{label}: wait {reached.seconds} s", reached.reason
         number = await call_log.refuse(what, outcomes.LIMITED, detail, reason=reason)
         raise LimitReached(label, reached.seconds, number, reason) from None
+    if catalogue.trials:
+        await trial_notes.note_limits(what, catalogue, tool)
+
+
+async def _note_trials(
+    what: Intent,
+    catalogue: Snapshot,
+    prepared: PreparedTool,
+    tool: ToolDefinition,
+    sent: dict[str, Any],
+    problem: SchemaProblem | None,
+) -> None:
+    """Note what rules in trial would have answered to arguments that the tool's own schema accepts."""
+    if not trial_notes.find_trials(catalogue, tool):
+        return
+    if problem is None or await prepared.find_problem(sent, what.caller.user_id) is None:
+        await trial_notes.note_answers(what, catalogue, tool, sent)
 
 
 def asks_before_task(definition: ToolDefinition) -> bool:
@@ -314,8 +337,9 @@ async def _refuse_hidden(what: Intent) -> NoReturn:
     raise InvalidArguments(message, number, reason, schema_errors.as_data(problem))
 
 
-async def _log_denied(caller: Caller, name: str, arguments: Any, channel: Channel, tool: ToolDefinition | None) -> None:
+async def _log_denied(caller: Caller, name: str, arguments: Any, channel: Channel, catalogue: Snapshot) -> None:
     """Log a denied call; the caller must not learn whether the tool exists."""
+    tool = catalogue.tools.get(name)
     if tool is None:
         text = call_log.redact_rejected_arguments(arguments)
         what = call_log.build_intent(caller, call_log.TOOL, name, text, channel.request_id)
@@ -323,9 +347,12 @@ async def _log_denied(caller: Caller, name: str, arguments: Any, channel: Channe
         await call_log.refuse(what, outcomes.UNKNOWN_TOOL, "unknown tool", reason=reason)
         return
     # The schema marks the secret arguments, also for callers who may not know that the tool exists.
-    text = get_prepared(tool).rejected_arguments_text(arguments)
+    prepared = get_prepared(tool)
+    text = prepared.rejected_arguments_text(arguments)
     rule = visibility.decide(caller.credential, tool).rule
     what = call_log.build_intent(caller, call_log.TOOL, name, text, channel.request_id, tool, rule)
+    if trial_notes.find_trials(catalogue, tool) and await prepared.find_problem(arguments, caller.user_id) is None:
+        await trial_notes.note_answers(what, catalogue, tool, arguments)
     await call_log.refuse(what, outcomes.REFUSED, rule.english, reason=rule)
 
 

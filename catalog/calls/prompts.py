@@ -11,7 +11,7 @@ from typing import Any
 from audit import outcomes
 from audit.redaction import redactor
 from audit.types import Caller, Reason
-from catalog.calls import call_log, judgement, method_limits, upstream_items
+from catalog.calls import call_log, judgement, method_limits, trial_notes, upstream_items
 from catalog.calls.prepared_tools import load_catalogue
 from catalog.conditions.forms import Refused
 from catalog.errors import InvalidArguments, ToolError, UnknownPrompt
@@ -48,12 +48,15 @@ async def get_prompt(caller: Caller, name: str, arguments: dict[str, Any], chann
         what = call_log.build_intent(caller, call_log.PROMPT, name, text, channel.request_id, prompt, rule)
         outcome_code = outcomes.UNKNOWN_TOOL if prompt is None else outcomes.REFUSED
         detail = "unknown prompt" if rule is None else rule.english
+        if prompt is not None and _find_problem(prompt, arguments) is None:
+            await trial_notes.note_answers(what, catalogue, prompt, arguments)
         await call_log.refuse(what, outcome_code, detail, reason=rule or Reason("unknown.prompt"))
         raise UnknownPrompt(name)
     prompt, rule = seen
     what = call_log.build_intent(caller, call_log.PROMPT, name, text, channel.request_id, prompt, rule)
     base = prompt.base or prompt
     problem = _find_problem(base, arguments, ignores_missing=prompt.form is not None)
+    sent = arguments
     if problem is None and prompt.form is not None:
         judged = judgement.judge(
             prompt.form, arguments, lambda filled: _find_problem(base, filled), validator.MAX_LOOP_SECONDS
@@ -61,6 +64,8 @@ async def get_prompt(caller: Caller, name: str, arguments: dict[str, Any], chann
         call_log.name_rule(what, catalogue, judged.grant_id)
         problem = judged.problem if isinstance(judged, Refused) else None
         arguments = arguments if isinstance(judged, Refused) else judged.arguments
+    if trial_notes.find_trials(catalogue, prompt) and (problem is None or _find_problem(base, sent) is None):
+        await trial_notes.note_answers(what, catalogue, prompt, sent)
     if problem is not None:
         message, reason = str(problem), problem.reason
         number = await call_log.refuse(what, outcomes.INVALID_ARGUMENTS, message, "InvalidArguments", (), reason)

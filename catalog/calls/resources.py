@@ -12,7 +12,7 @@ from typing import Any
 from audit import outcomes
 from audit.redaction import redactor
 from audit.types import Caller, Reason
-from catalog.calls import call_log, judgement, method_limits, stored_results, upstream_items
+from catalog.calls import call_log, judgement, method_limits, stored_results, trial_notes, upstream_items
 from catalog.calls.call_log import Intent
 from catalog.calls.prepared_tools import load_catalogue
 from catalog.conditions.forms import Accepted
@@ -64,12 +64,15 @@ async def read_resource(caller: Caller, uri: str, channel: Channel) -> ResourceR
         what = call_log.build_intent(caller, call_log.RESOURCE, name, "{}", channel.request_id, resource, rule)
         outcome = outcomes.UNKNOWN_TOOL if resource is None else outcomes.REFUSED
         detail = "unknown resource" if rule is None else rule.english
+        if resource is not None:
+            await trial_notes.note_answers(what, catalogue, resource, find_values(resource, uri))
         await call_log.refuse(what, outcome, detail, reason=rule or Reason("unknown.resource"))
         raise UnknownResource(uri)
     arguments = call_log.redact_rejected_arguments(match.values)
     resource = match.resource
     what = call_log.build_intent(caller, call_log.RESOURCE, name, arguments, channel.request_id, resource, match.rule)
     call_log.name_rule(what, catalogue, match.grant_id)
+    await trial_notes.note_answers(what, catalogue, resource, dict(match.values))
     if match.problem is not None:  # what a person may not read does not exist for them
         await call_log.refuse(what, outcomes.REFUSED, str(match.problem), reason=match.problem.reason)
         raise UnknownResource(uri)
@@ -131,6 +134,11 @@ def _find_anywhere(catalogue: Snapshot, uri: str) -> ResourceDefinition | None:
     if found is None:
         found = next((item for item in catalogue.templates if parse_template(item.uri).match(uri) is not None), None)
     return found
+
+
+def find_values(resource: ResourceDefinition, uri: str) -> dict[str, Any]:
+    """Return the values that the variables of a resource have in an address that it matches."""
+    return dict(parse_template(resource.uri).match(uri) or {}) if resource.is_template else {}
 
 
 @functools.lru_cache(maxsize=2048)

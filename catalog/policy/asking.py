@@ -129,6 +129,11 @@ def find_first_times(snapshot: Snapshot, tool: ToolDefinition, complete: Mapping
         *snapshot.asks_by_tool.get(tool.id, ()),
         *(one for found in snapshot.asks_by_grant.values() for one in found),
     ]
+    return find_first_values(rules, complete)
+
+
+def find_first_values(rules: Iterable[AskRule], complete: Mapping[str, Any]) -> dict[int, Any]:
+    """Return the same for each of these rules that is about the first time with a value."""
     return {rule.id: [list(rule.first_time), _value_at(complete, rule.first_time)] for rule in rules if rule.first_time}
 
 

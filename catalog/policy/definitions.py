@@ -23,6 +23,7 @@ EMPTY: frozenset[int] = frozenset()
 
 GRANT, LIMIT, LIMIT_REACHED = "rule.grant", "rule.limit", "limit.reached"
 APPROVAL = "rule.approval"
+GRANT_KIND, LIMIT_KIND, APPROVAL_RULE_KIND = "grant", "limit", "approval_rule"
 _ENGLISH: Final = {
     "rule.no_user": "No such user",
     "rule.inactive": "The user is not active",

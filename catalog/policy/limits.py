@@ -22,6 +22,7 @@ from redis.exceptions import RedisError
 
 from audit.types import Credential, Reason
 from catalog.policy import snapshot
+from catalog.policy.changes import Change
 from catalog.policy.definitions import LIMIT_REACHED, LimitRule, Rule, Snapshot, ToolDefinition
 from toolhub import deadline
 from toolhub.parts import parts
@@ -95,6 +96,43 @@ async def _atake(snapshot: Snapshot, rules: Sequence[LimitRule], credential: Cre
         await deadline.within(counting, settings.RECORD_SECONDS)
     else:
         _take(applying)
+
+
+async def atry(
+    snapshot: Snapshot,
+    definition: ToolDefinition,
+    credential: Credential,
+    changes: Sequence[Change],
+    *,
+    is_counted: bool,
+) -> list[bool]:
+    """Return for each change of limits whether it would refuse this call, and count the call where it would not.
+
+    `is_counted`: the limits in force have let the call through, and counted it. Raises TimeoutError.
+    """
+
+    def work() -> list[bool]:
+        return [_try(snapshot, definition, credential, change, is_counted) for change in changes]
+
+    if not settings.REDIS_URL:
+        return work()
+    counting = asyncio.get_running_loop().run_in_executor(parts.get(LimitThreads).executor, work)
+    return await deadline.within(counting, settings.RECORD_SECONDS)
+
+
+def _try(
+    snapshot: Snapshot, definition: ToolDefinition, credential: Credential, change: Change, is_counted: bool
+) -> bool:
+    ids = {rule.id for rule in change.limits}
+    applying = _applying(snapshot, change.find_limits(snapshot, definition), credential)
+    if not is_counted:
+        others = [pair for pair in applying if pair[0].id not in ids]
+        if any(usage["count"] >= usage["limit"] for _, usage in _usages(others, increment=False)):
+            return True
+    mine = [pair for pair in applying if pair[0].id in ids]
+    if any(usage["count"] >= usage["limit"] for _, usage in _usages(mine, increment=False)):
+        return True
+    return any(usage["should_limit"] for _, usage in _usages(mine, increment=True))
 
 
 def remaining(snapshot: Snapshot, definition: ToolDefinition, credential: Credential) -> list[Remaining]:

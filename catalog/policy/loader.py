@@ -32,9 +32,13 @@ from catalog.models import (
     app_pages,
 )
 from catalog.models.pinned import HINTS, identity
+from catalog.models.rule_trials import MAX_TRIALS
 from catalog.policy import revision
 from catalog.policy.definitions import (
+    APPROVAL_RULE_KIND,
     EMPTY,
+    GRANT_KIND,
+    LIMIT_KIND,
     AskRule,
     GrantRule,
     Item,
@@ -44,6 +48,7 @@ from catalog.policy.definitions import (
     ResourceDefinition,
     Snapshot,
     ToolDefinition,
+    Trial,
     ValueListEntries,
     digest,
 )
@@ -233,46 +238,62 @@ def _seconds(time: datetime | None) -> float | None:
     return None if time is None else time.timestamp()
 
 
+_GRANT_COLUMNS = (
+    *("id", "effect", "tool_id", "tool__name", "toolset_id", "toolset__name", "resource_id", "resource__uri"),
+    *("resource__uri_template", "prompt_id", "prompt__name", "user_id", "user__username", "group_id", "group__name"),
+    *("starts", "ends", "environments", "conditions", "windows", "flags"),
+)
+
+
 def load_grants(lists: Collection[str], flags: Collection[str]) -> Iterator[GrantRule]:
     """Yield the grants. In doubt they allow less: where a stored condition cannot be read, or names what is gone."""
-    columns: tuple[str, ...] = (
-        "id",
-        "effect",
-        "tool_id",
-        "tool__name",
-        "toolset_id",
-        "toolset__name",
-        "resource_id",
-        "resource__uri",
+    for row in Grant.objects.order_by("id").values(*_GRANT_COLUMNS):
+        found = _build_grant(row, lists, flags)
+        if found is not None:
+            yield found
+
+
+def _build_grant(row: dict[str, Any], lists: Collection[str], flags: Collection[str]) -> GrantRule | None:
+    """Return the grant of a row; None for an allow that cannot be read."""
+    kind = next(kind for kind in Grant.TARGETS if row[f"{kind}_id"] is not None)
+    name = row["resource__uri"] or row["resource__uri_template"] if kind == "resource" else row[f"{kind}__name"]
+    if row["user_id"] is not None:
+        who, subject_id, subject = "user", row["user_id"], row["user__username"]
+    elif row["group_id"] is not None:
+        who, subject_id, subject = "group", row["group_id"], row["group__name"]
+    else:
+        who, subject_id, subject = "everyone", None, ""
+    limits = _read_restrictions(row, lists, flags)
+    if limits is None:
+        return None
+    return GrantRule(
+        id=row["id"] or 0,
+        effect=row["effect"],
+        target_kind=kind,
+        target_id=row[f"{kind}_id"],
+        subject_kind=who,
+        subject_id=subject_id,
+        starts=_seconds(row["starts"]),
+        ends=_seconds(row["ends"]),
+        environments=frozenset(row["environments"]),
+        target_name=name,
+        subject_name=subject,
+        **limits,
     )
-    columns += ("resource__uri_template", "prompt_id", "prompt__name", "user_id", "user__username", "group_id")
-    columns += ("group__name", "starts", "ends", "environments", "conditions", "windows", "flags")
-    for row in Grant.objects.order_by("id").values(*columns):
-        kind = next(kind for kind in Grant.TARGETS if row[f"{kind}_id"] is not None)
-        name = row["resource__uri"] or row["resource__uri_template"] if kind == "resource" else row[f"{kind}__name"]
-        if row["user_id"] is not None:
-            who, subject_id, subject = "user", row["user_id"], row["user__username"]
-        elif row["group_id"] is not None:
-            who, subject_id, subject = "group", row["group_id"], row["group__name"]
-        else:
-            who, subject_id, subject = "everyone", None, ""
-        limits = _read_restrictions(row, lists, flags)
-        if limits is None:
-            continue
-        yield GrantRule(
-            id=row["id"],
-            effect=row["effect"],
-            target_kind=kind,
-            target_id=row[f"{kind}_id"],
-            subject_kind=who,
-            subject_id=subject_id,
-            starts=_seconds(row["starts"]),
-            ends=_seconds(row["ends"]),
-            environments=frozenset(row["environments"]),
-            target_name=name,
-            subject_name=subject,
-            **limits,
-        )
+
+
+def grant_rule(row: Grant, lists: Collection[str], flags: Collection[str]) -> GrantRule | None:
+    """Return the grant that a row, saved or not, would be in force; None for an allow that cannot be read.
+
+    `lists` and `flags` are the names of those that there are.
+    """
+    columns = {}
+    for path in _GRANT_COLUMNS:
+        value: Any = row
+        for name in path.split("__"):
+            value = None if value is None else getattr(value, name)
+        columns[path] = value
+    return _build_grant(columns, lists, flags)
 
 
 def _read_restrictions(row: dict[str, Any], lists: Collection[str], flags: Collection[str]) -> dict[str, Any] | None:
@@ -297,21 +318,26 @@ def _read_restrictions(row: dict[str, Any], lists: Collection[str], flags: Colle
 def load_asks(lists: Collection[str]) -> Iterator[AskRule]:
     """Yield the approval rules that are switched on. In doubt they ask more: what cannot be read restricts nothing."""
     for row in ApprovalRule.objects.filter(enabled=True).order_by("id").select_related("group"):
-        kind = next((name for name in row.TARGETS if getattr(row, f"{name}_id") is not None), "all")
-        yield AskRule(
-            id=row.pk,
-            name=row.name,
-            target_kind=kind,
-            target_id=None if kind == "all" else getattr(row, f"{kind}_id"),
-            asks=row.asks,
-            group_id=row.group_id,
-            group_name=str(row.group or ""),
-            four_eyes=row.four_eyes,
-            accepts_client=row.accepts_client,
-            minutes=row.minutes,
-            destructive_only=row.destructive_only,
-            **_read_ask_restrictions(row, lists),
-        )
+        yield ask_rule(row, lists)
+
+
+def ask_rule(row: ApprovalRule, lists: Collection[str]) -> AskRule:
+    """Return the rule that a row, saved or not, would be in force. `lists` are the names of the value lists."""
+    kind = next((name for name in row.TARGETS if getattr(row, f"{name}_id") is not None), "all")
+    return AskRule(
+        id=row.pk or 0,
+        name=row.name,
+        target_kind=kind,
+        target_id=None if kind == "all" else getattr(row, f"{kind}_id"),
+        asks=row.asks,
+        group_id=row.group_id,
+        group_name=str(row.group or ""),
+        four_eyes=row.four_eyes,
+        accepts_client=row.accepts_client,
+        minutes=row.minutes,
+        destructive_only=row.destructive_only,
+        **_read_ask_restrictions(row, lists),
+    )
 
 
 def _read_ask_restrictions(row: ApprovalRule, lists: Collection[str]) -> dict[str, Any]:
@@ -349,18 +375,47 @@ def load_flags() -> dict[str, int]:
 
 
 def load_limits() -> Iterator[LimitRule]:
+    """Yield the rate limits."""
     for row in Limit.objects.order_by("id").select_related("tool", "toolset", "user", "group"):
-        kind, target = ("tool", row.tool_id) if row.tool_id else ("toolset", row.toolset_id)
-        yield LimitRule(
-            id=row.pk,
-            target_kind="method" if row.method else kind if target else "all",
-            target_id=target,
-            scope=row.scope,
-            subject_id=row.user_id or row.group_id,
-            rate=row.rate,
-            target_name=row.method or str(row.tool or row.toolset or ""),
-            subject_name=str(row.user or row.group or ""),
-        )
+        yield limit_rule(row)
+
+
+def limit_rule(row: Limit) -> LimitRule:
+    """Return the rate limit that a row, saved or not, would be in force."""
+    kind, target = ("tool", row.tool_id) if row.tool_id else ("toolset", row.toolset_id)
+    return LimitRule(
+        id=row.pk or 0,
+        target_kind="method" if row.method else kind if target else "all",
+        target_id=target,
+        scope=row.scope,
+        subject_id=row.user_id or row.group_id,
+        rate=row.rate,
+        target_name=row.method or str(row.tool or row.toolset or ""),
+        subject_name=str(row.user or row.group or ""),
+    )
+
+
+def load_trials(lists: Collection[str], flags: Collection[str]) -> list[Trial]:
+    """Return the rules in trial, the oldest first. One that cannot be read is left out: it would not be applied."""
+    rows = [model.everything.filter(trial=True).order_by().values_list("pk") for model in (Grant, Limit, ApprovalRule)]
+    if not rows[0].union(*rows[1:], all=True)[:1]:
+        return []
+    found: list[Trial] = []
+
+    def add(kind: str, row: Grant | Limit | ApprovalRule, rule: GrantRule | LimitRule | AskRule | None) -> None:
+        if rule is not None:
+            found.append(Trial(kind, row.pk, rule, row.replaces_id, _seconds(row.trial_since) or 0.0))
+
+    for grant in Grant.everything.filter(trial=True).order_by("id").select_related(*Grant.TARGETS, "user", "group"):
+        add(GRANT_KIND, grant, grant_rule(grant, lists, flags))
+    for limit in Limit.everything.filter(trial=True).order_by("id").select_related("tool", "toolset", "user", "group"):
+        add(LIMIT_KIND, limit, limit_rule(limit))
+    for row in ApprovalRule.everything.filter(trial=True, enabled=True).order_by("id").select_related("group"):
+        add(APPROVAL_RULE_KIND, row, ask_rule(row, lists))
+    found.sort(key=lambda trial: trial.since)
+    if len(found) > MAX_TRIALS:
+        log.warning("%s rules are in trial, and only the oldest %s are tried", len(found), MAX_TRIALS)
+    return found[:MAX_TRIALS]
 
 
 def load_members() -> dict[int, Member]:
@@ -429,6 +484,7 @@ class Loader:
                 value_lists=lists,
                 flags=flags,
                 asks=load_asks(lists),
+                trials=load_trials(lists, flags),
             )
             if revision.current() == number:
                 break

@@ -60,6 +60,11 @@ def _prepare(item: Item) -> _Prepared:
     return _Prepared(Original(found.schema), fill or dict, found.fills_defaults, found.takes_fixed)
 
 
+def complete(item: Item, sent: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments of an item of the snapshot with its defaults filled in."""
+    return _prepare(item).fill(dict(sent))
+
+
 @dataclass(frozen=True, slots=True)
 class Arguments:
     """The arguments of one call, as far as they are known."""

@@ -1,0 +1,210 @@
+"""What rules in trial would have decided about a call, noted in its log entry beside the rule that did.
+
+A note is [kind of the rule, its id, real answer, tried answer], each answer one of allow, deny, ask and limit; there is
+one only where they differ. Each rule in trial is tried by itself. Nothing that goes wrong here changes the call: where
+a rule cannot be tried, a warning is logged and nothing is noted.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from django.conf import settings
+from redis.exceptions import RedisError
+
+from audit.recorder import Intent
+from audit.types import MAX_REASON_CHARACTERS, Reason
+from catalog import threads
+from catalog.approvals import known_values
+from catalog.calls import judgement
+from catalog.calls.approval_wait import in_storage
+from catalog.errors import CallNotLogged
+from catalog.functions.results import size_of
+from catalog.policy import answers, asking, limits, matching
+from catalog.policy.answers import ALLOW, Answer, Sent
+from catalog.policy.changes import NO_CHANGE, Change
+from catalog.policy.definitions import LIMIT_KIND, Item, Snapshot, ToolDefinition, Trial
+from catalog.policy.rules import Requester
+from catalog.schemas import patterns, validator
+from toolhub.log_throttle import ThrottledWarning
+from toolhub.parts import parts
+
+Note: TypeAlias = list[Any]
+LIMIT: Final = "limit"
+MAX_NOTES: Final = 20
+MEMBER: Final = "trials"
+"""The parameter of the reason that has the notes."""
+log = logging.getLogger(__name__)
+
+
+class TrialWarnings:
+    """The warnings of this process that a rule could not be tried."""
+
+    def __init__(self) -> None:
+        self.warning = ThrottledWarning(log)
+
+
+def find_trials(catalogue: Snapshot, item: Item) -> tuple[Trial, ...]:
+    """Return the rules in trial that can change the answer to a call of this item."""
+    return catalogue.trials_by_item.get((item.kind, item.id), ()) if catalogue.trials else ()
+
+
+async def note_answers(what: Intent, catalogue: Snapshot, item: Item, arguments: dict[str, Any]) -> None:
+    """Note what grants and approval rules in trial would have answered to valid arguments, as they were sent."""
+    trials = [trial for trial in find_trials(catalogue, item) if trial.kind != LIMIT_KIND]
+    if not trials:
+        return
+    item = catalogue.items.get((item.kind, item.id), item)  # the person may have a form of their own
+    changes = [Change.of(trial) for trial in trials]
+    try:
+        case = _Case(catalogue, what, item, arguments, changes, _find_first_times(catalogue, item, arguments, changes))
+        known = await _find_known(case)
+        real, tried = await _decide(case, known)
+        notes = [
+            [trial.kind, trial.id, real.kind, answer.kind]
+            for trial, answer in zip(trials, tried, strict=True)
+            if answer.kind != real.kind
+        ]
+        _add(what, notes)
+        if real.kind == ALLOW and case.first_times:
+            await _remember(case, tried)
+    except (patterns.BudgetError, threads.Busy, CallNotLogged, RecursionError) as error:
+        _warn(item, error)
+
+
+def has_limits(catalogue: Snapshot, tool: ToolDefinition) -> bool:
+    """Return whether a rate limit in trial counts calls of this tool."""
+    return any(trial.kind == LIMIT_KIND for trial in find_trials(catalogue, tool))
+
+
+async def note_limits(what: Intent, catalogue: Snapshot, tool: ToolDefinition, *, limited: bool = False) -> None:
+    """Note what rate limits in trial would have answered, and count the call; `limited`: one in force refused it.
+
+    Each counts by itself the calls that it and the other limits let through.
+    """
+    trials = [trial for trial in find_trials(catalogue, tool) if trial.kind == LIMIT_KIND]
+    if not trials:
+        return
+    changes = [Change.of(trial) for trial in trials]
+    try:
+        tried = await limits.atry(catalogue, tool, what.caller.credential, changes, is_counted=not limited)
+    except (RedisError, OSError, TimeoutError) as error:
+        _warn(tool, error)
+        return
+    real = LIMIT if limited else ALLOW
+    answered = [LIMIT if is_reached else ALLOW for is_reached in tried]
+    _add(what, [[one.kind, one.id, real, to] for one, to in zip(trials, answered, strict=True) if to != real])
+
+
+def remove_notes(what: Intent) -> None:
+    """Take the notes out of the entry of a run whose request for approval has them in its own."""
+    reason = Reason.read(what.rule_reason)
+    if reason is not None and MEMBER in reason.params:
+        rest = {name: value for name, value in reason.params.items() if name != MEMBER}
+        what.rule_reason = Reason(reason.code, rest).text
+
+
+def _add(what: Intent, notes: list[Note]) -> None:
+    reason = Reason.read(what.rule_reason)
+    if reason is None or not notes:
+        return
+    notes = [*reason.params.get(MEMBER, ()), *notes][:MAX_NOTES]
+    while notes:
+        text = Reason(reason.code, {**reason.params, MEMBER: notes}).text
+        if f'"{MEMBER}"' in text and len(text) <= MAX_REASON_CHARACTERS:
+            what.rule_reason = text
+            return
+        notes = notes[: len(notes) // 2]  # the rule itself matters more
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    catalogue: Snapshot
+    what: Intent
+    item: Item
+    arguments: dict[str, Any]
+    changes: list[Change]
+    first_times: dict[int, Any]
+    """The values that rules for the first time ask about: those in force by id, those in trial by -id."""
+
+    @property
+    def requester(self) -> Requester:
+        credential = self.what.caller.credential
+        return Requester(credential.user_id, credential.toolset_ids)
+
+
+def _find_first_times(
+    catalogue: Snapshot, item: Item, arguments: dict[str, Any], changes: Iterable[Change]
+) -> dict[int, Any]:
+    if not isinstance(item, ToolDefinition):
+        return {}
+    complete = matching.complete(item, arguments)
+    found = asking.find_first_times(catalogue, item, complete)
+    for change in changes:
+        tried = asking.find_first_values(change.asks, complete)
+        found |= {-rule: value for rule, value in tried.items()}
+    return found
+
+
+async def _find_known(case: _Case) -> tuple[frozenset[int], frozenset[int]]:
+    """Return the rules for the first time, in force and in trial, by id, whose value is known of this person."""
+    if not case.first_times:
+        return frozenset(), frozenset()
+    user_id = case.what.caller.user_id
+    known = await in_storage(lambda: known_values.find(user_id, case.item.id, case.first_times))
+    return frozenset(one for one in known if one > 0), frozenset(-one for one in known if one < 0)
+
+
+async def _remember(case: _Case, tried: Iterable[Answer]) -> None:
+    """Keep the values about which rules in trial would have asked: they would have been approved."""
+    asked = {-rule.id for answer in tried for ask in answer.asks for rule in ask.rules if rule.first_time}
+    found = {rule: case.first_times[rule] for rule in asked if rule in case.first_times}
+    if found:
+        user_id = case.what.caller.user_id
+        await in_storage(lambda: known_values.remember(user_id, case.item.id, found))
+
+
+async def _decide(case: _Case, known: tuple[frozenset[int], frozenset[int]]) -> tuple[Answer, list[Answer]]:
+    """Return the answer of the rules in force and those of each change; large arguments are looked at in a thread.
+
+    Raises BudgetError and Busy where that takes too long.
+    """
+    if size_of(case.arguments, validator.MAX_INLINE_BYTES) <= validator.MAX_INLINE_BYTES:
+        try:
+            return _find(case, known, validator.MAX_LOOP_SECONDS)
+        except patterns.BudgetError:
+            pass
+    seconds, user_id = validator.MAX_ARGUMENTS_SECONDS, case.what.caller.user_id
+    return await threads.checks().run(lambda: _find(case, known, seconds), user_id=user_id)
+
+
+def _find(case: _Case, known: tuple[frozenset[int], frozenset[int]], seconds: float) -> tuple[Answer, list[Answer]]:
+    now, check_time = time.time(), judgement.make_time_check(seconds)
+    real_known, tried_known = known
+
+    def decide(change: Change) -> Answer:
+        of_change = frozenset(rule.id for rule in change.asks)
+        return answers.answer(
+            case.catalogue,
+            case.requester,
+            case.item,
+            now,
+            settings.ENVIRONMENT,
+            Sent(case.arguments),
+            change=change,
+            known=(real_known - of_change) | (tried_known & of_change),
+            check_time=check_time,
+        )
+
+    with patterns.regex_budget(seconds):
+        return decide(NO_CHANGE), [decide(change) for change in case.changes]
+
+
+def _warn(item: Item, error: Exception) -> None:
+    parts.get(TrialWarnings).warning.warn(
+        "rules in trial could not be tried on calls of %s: %s", item.name, type(error).__name__
+    )
