@@ -18,6 +18,7 @@ class CatalogConfig(AppConfig):
         from catalog.calls.approval_wait import Waits
         from catalog.calls.execution import RunningCalls
         from catalog.calls.prepared_tools import PreparedTools
+        from catalog.calls.trial_notes import TrialWarnings
         from catalog.functions.context import ProgressListeners
         from catalog.functions.updates import ResourceUpdates
         from catalog.models.access_requests import forget_target
@@ -48,6 +49,7 @@ class CatalogConfig(AppConfig):
             ThreadPools(),
             RedisHealth(),
             LimitThreads(),
+            TrialWarnings(),
             ChildProcesses(),
             SqliteReaders(),
             UpstreamListeners(),

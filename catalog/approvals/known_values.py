@@ -1,4 +1,8 @@
-"""Values of arguments with which a person had an approved call, for rules that ask the first time only."""
+"""Values of arguments with which a person had an approved call, for rules that ask the first time only.
+
+Of a rule in trial, named by its id below 0, they are those about which it would have asked. They are other digests than
+those of the rule in force, which asks all the same.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ def remember(user_id: int, tool_id: int, values: Mapping[int, Any]) -> None:
     KnownValue.objects.bulk_create(
         [
             KnownValue(
-                rule_id=rule,
+                rule_id=abs(rule),
                 user_id=user_id,
                 tool_id=tool_id,
                 digest=bindings.digest_known(rule, user_id, tool_id, value),
