@@ -98,7 +98,8 @@ async def call_tool(
             )
             raise error
     may_ask = tool.id in catalogue.asking_tools
-    is_counted = tool.id in catalogue.limits_by_tool or trial_notes.has_limits(catalogue, tool)
+    is_counted = tool.id in catalogue.limits_by_tool
+    is_counted = is_counted or (bool(catalogue.trials) and trial_notes.has_limits(catalogue, tool))
     if is_counted and not may_ask:
         await _take_limits(catalogue, what, prepared, tool, arguments)
     sent = arguments
@@ -351,7 +352,7 @@ async def _log_denied(caller: Caller, name: str, arguments: Any, channel: Channe
     text = prepared.rejected_arguments_text(arguments)
     rule = visibility.decide(caller.credential, tool).rule
     what = call_log.build_intent(caller, call_log.TOOL, name, text, channel.request_id, tool, rule)
-    if trial_notes.find_trials(catalogue, tool) and await prepared.find_problem(arguments, caller.user_id) is None:
+    if catalogue.trials and await prepared.find_problem(arguments, caller.user_id) is None:
         await trial_notes.note_answers(what, catalogue, tool, arguments)
     await call_log.refuse(what, outcomes.REFUSED, rule.english, reason=rule)
 

@@ -271,6 +271,17 @@ async def test_prompts_and_resources_have_notes_too(alice: Any, charlie: Any) ->
     ]  # fmt: skip
 
 
+async def test_a_rule_that_takes_too_long_is_not_tried_and_the_call_runs(
+    alice: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    costly = {"path": "/note", "op": "pattern", "pattern": "(?:a{0,30}b{0,30}c{0,30}){1,9}$"}
+    tool = await run_in_database(publish, alice, NAME, max_argument_bytes=2_000_000)
+    await try_grant(alice, tool, effect="deny", conditions=[costly])
+    await attempt(alice, {**EMEA, "note": "abd" * 300_000})
+    assert tools.RAN == [NAME] and await all_notes() == [[]]
+    assert f"rules in trial could not be tried on calls of {NAME}: BudgetError" in caplog.text
+
+
 # --- who reads it ----------------------------------------------------------------------------------------------------
 
 
