@@ -163,6 +163,14 @@ def test_an_answer_that_a_hidden_argument_cannot_change_is_clear() -> None:
     assert answer(build(allow(1, LARGE), deny(2)), arguments).kind == DENY
 
 
+def test_a_hidden_value_inside_of_an_argument_is_hidden_too() -> None:
+    dear = {"path": "/lines/*/price", "op": "range", "minimum": 100}
+    whole = {"path": "/lines", "op": "length", "maximum": 1}
+    lines = {"lines": [{"price": 1}, {"price": HIDDEN}]}
+    assert answer(build(allow(1), deny(2, dear)), lines).kind == UNCLEAR
+    assert answer(build(allow(1, whole)), lines).kind == UNCLEAR
+
+
 def test_a_hidden_fixed_value_is_unclear() -> None:
     assert answer(build(allow(1, {**EMEA, "op": "fixed"})), {"region": HIDDEN}).kind == UNCLEAR
     both = build(allow(1, {**EMEA, "op": "fixed"}, LARGE))
