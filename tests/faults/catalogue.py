@@ -2713,8 +2713,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a rule of a grant asks although no grant seems to allow the call",
         "catalog/policy/asking.py",
-        "        if not in_force:\n",
-        "        if False:\n",
+        "            by_grant = [[rule for rule in every if asks(rule)]]\n",
+        "            by_grant = [[]]\n",
         "tests/catalog/approvals/test_asking.py",
     ),
     Fault(
