@@ -190,7 +190,7 @@ def _find_keys(model: Any, kind: str, keys: Iterable[int]) -> set[int]:
     wanted, found = list(keys), set()
     for start in range(0, len(wanted), CHUNK_ROWS):
         chunk = {f"{kind}__in": wanted[start : start + CHUNK_ROWS]}
-        found |= set(model._default_manager.filter(**chunk).order_by().values_list(kind, flat=True))
+        found |= set(model._base_manager.filter(**chunk).order_by().values_list(kind, flat=True))
     return found
 
 

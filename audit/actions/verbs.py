@@ -31,6 +31,7 @@ VERBS: dict[str, str | Promise] = {
     "imported from": pgettext_lazy("action", "imported from"),
     "pinned": pgettext_lazy("action", "pinned"),
     "pruned": pgettext_lazy("action", "pruned"),
+    "put in force": pgettext_lazy("action", "put in force"),
     "quarantined": pgettext_lazy("action", "quarantined"),
     "rejected": pgettext_lazy("action", "rejected"),
     "removed from": pgettext_lazy("action", "removed from"),

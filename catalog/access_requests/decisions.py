@@ -20,7 +20,7 @@ from catalog.access_requests.submissions import KIND, REPORT_KIND, Refused, name
 from catalog.models import AccessRequest, CallReport, Grant
 
 State = AccessRequest.State
-_LATER_COLUMNS = frozenset({"conditions", "windows", "flags"})
+_LATER_COLUMNS = frozenset({"conditions", "windows", "flags", "trial", "trial_since", "replaces_id"})
 """Columns that grants did not always have: while one is empty, it is no change of an earlier approval."""
 
 
@@ -120,7 +120,7 @@ def digest_of(grant: Grant) -> str:
     plain = {
         name: value.astimezone(UTC).isoformat() if isinstance(value, datetime) else value
         for name, value in values.items()
-        if name not in _LATER_COLUMNS or value != []
+        if name not in _LATER_COLUMNS or value not in ([], None, False)
     }
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 

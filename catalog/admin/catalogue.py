@@ -381,7 +381,7 @@ class GrantStateFilter(admin.SimpleListFilter):
 
     def _exclude_closed(self, queryset: QuerySet[Any], now: datetime) -> QuerySet[Any]:
         # There are few different schedules, however many grants have them.
-        stored = Grant.objects.exclude(windows=[]).order_by("windows").values_list("windows", flat=True).distinct()
+        stored = Grant.everything.exclude(windows=[]).order_by("windows").values_list("windows", flat=True).distinct()
         closed = [found for found in stored[: self.MAX_SCHEDULES] if windows_are_closed(found, now)]
         return queryset.exclude(windows__in=closed)
 

@@ -184,7 +184,9 @@ def _list_arguments(chosen: Any) -> Listing:
 
 def _build_preview(request: HttpRequest, grant: Grant) -> Preview | None:
     """Return what the stored conditions leave, for people who may view the item; None without any."""
-    stored = Grant.objects.filter(pk=grant.pk).first()  # a form that comes back with errors has changed the other one
+    stored = Grant.everything.filter(
+        pk=grant.pk
+    ).first()  # a form that comes back with errors has changed the other one
     if stored is None or not (stored.conditions or stored.windows):
         return None
     try:

@@ -157,7 +157,7 @@ def describe_rules(users: Iterable[int]) -> str:
     if not numbers or user is None or not user.has_perm("catalog.view_approvalrule"):
         text = ngettext("%(number)s approval rule", "%(number)s approval rules", len(numbers))
         return text % {"number": f"{len(numbers):,}"}
-    found = ApprovalRule.objects.filter(pk__in=numbers[:MAX_NAMED_GRANTS]).values_list("pk", "name")
+    found = ApprovalRule.everything.filter(pk__in=numbers[:MAX_NAMED_GRANTS]).values_list("pk", "name")
     links = format_html_join(
         SafeString(", "),
         '<a class="underline" href="{}">{}</a>',

@@ -25,7 +25,7 @@ def load_rows(kind: Kind) -> list[tuple[Any, Values]]:
     """Return every row with all its values, in the order of the file."""
     columns = kind.columns()
     related = [column.name for column in columns if column.is_relation]
-    query = kind.model._default_manager.select_related(*related) if related else kind.model._default_manager.all()
+    query = kind.model._base_manager.select_related(*related) if related else kind.model._base_manager.all()
     if kind.draft:
         query = query.filter(**{kind.draft: False})
     found = []

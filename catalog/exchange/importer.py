@@ -99,10 +99,13 @@ def _import_section(kind: Kind, entries: list[Any], outcome: Outcome, *, prune: 
     if prune and not kind.named_by_grants:  # first: removed rows may conflict with new ones
         for unwanted in unmatched:
             _remove(kind, unwanted, outcome)
-    for (place, entry), match in pairs:
+    # Last those in trial: the rule in whose place one is tried may be new, or change, in the same file.
+    for (place, entry), match in sorted(pairs, key=lambda pair: bool(pair[0][1].get("trial"))):
         before = match[1] if match is not None else None
         differences = list(_find_differences(before, entry)) if before is not None else []
         if before is not None and not differences:
+            if entry.get("replaces"):  # a rule that was removed before took its trial with it
+                values.find_related(kind.model, entry["replaces"], f"{place}.replaces")
             outcome.unchanged += 1
             continue
         label = kind.label(entry)

@@ -66,7 +66,8 @@ def _subject(values: Values) -> tuple[Any, ...]:
 
 def _format_label(values: Values) -> str:
     parts = (*_target(values), *_subject(values))
-    return ", ".join(name.replace("_", " ") if value is True else f"{name} {value}" for name, value in parts)
+    words = [name.replace("_", " ") if value is True else f"{name} {value}" for name, value in parts]
+    return ", ".join([*words, "in trial"] if values.get("trial") else words)
 
 
 KINDS: list[Kind] = []
@@ -77,6 +78,7 @@ def register(kind: Kind) -> None:
     KINDS.append(kind)
 
 
+TRIAL_EXCLUSION = {"trial_since": "When this database got it."}
 VERSION_EXCLUSION = {"version": "Counted by this database."}
 register(
     Kind(
@@ -138,8 +140,9 @@ register(
         "grants",
         Grant,
         "grant",
-        key=lambda values: (values["effect"], _target(values), _subject(values)),
+        key=lambda values: (values["effect"], _target(values), _subject(values), values["trial"]),
         label=lambda values: f"{values['effect']} {_format_label(values)}",
+        excluded=TRIAL_EXCLUSION,
     )
 )
 register(
@@ -147,8 +150,9 @@ register(
         "limits",
         Limit,
         "limit",
-        key=lambda values: (_target(values), _subject(values)),
+        key=lambda values: (_target(values), _subject(values), values["trial"]),
         label=lambda values: f"{values['rate']} {_format_label(values)}",
+        excluded=TRIAL_EXCLUSION,
     )
 )
-register(Kind("approval_rules", ApprovalRule, "approval rule"))
+register(Kind("approval_rules", ApprovalRule, "approval rule", excluded=TRIAL_EXCLUSION))

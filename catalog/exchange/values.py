@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,13 +13,29 @@ from django.db import models
 from django.utils.dateparse import parse_datetime
 
 from catalog.canonical import dumps
-from catalog.models import Grant, ImportedDocument, Resource, Upstream
+from catalog.models import Grant, ImportedDocument, Limit, Resource, Upstream
 from catalog.models.fields import JSONTextField
 
-GRANT_IDENTITY = ("tool", "toolset", "user", "group", "everyone")
-"""The columns that identify a grant which an approval rule is for: it allows tools."""
-GRANT_DETAILS = ("starts", "ends", "environments", "conditions", "windows", "flags", "note")
-"""The other columns, which tell grants apart that have the same target and subject."""
+
+@dataclass(frozen=True)
+class Description:
+    """The columns by which a file names a row without a name, such as the grant that an approval rule is for."""
+
+    identity: tuple[str, ...]
+    details: tuple[str, ...]
+    """The other columns, which tell rows apart that have the same identity."""
+
+
+DESCRIPTIONS: Mapping[type[models.Model], Description] = {
+    Grant: Description(
+        ("effect", *Grant.TARGETS, "user", "group", "everyone"),
+        ("starts", "ends", "environments", "conditions", "windows", "flags", "note"),
+    ),
+    Limit: Description(
+        ("tool", "toolset", "all_tools", "method", "scope", "user", "group"),
+        ("rate", "note"),
+    ),
+}
 ORIGINS: dict[str, type[models.Model]] = {"upstream": Upstream, "openapi": ImportedDocument}
 
 
@@ -51,8 +69,8 @@ def export_value(column: Any, value: Any) -> Any:
     """Return a column's value (a related row for a relation) in the format of the file."""
     if value is None:
         return None
-    if isinstance(value, Grant):
-        return _describe_grant(value)
+    if isinstance(value, Grant | Limit):
+        return _describe(value)
     if isinstance(column, models.ForeignKey):
         return name_of(value)
     if isinstance(value, datetime):
@@ -89,8 +107,8 @@ def import_value(column: Any, value: Any, place: str) -> Any:
 
 
 def find_related(model: Any, value: Any, place: str) -> Any:
-    if model is Grant:
-        return _find_grant(value, place)
+    if model in DESCRIPTIONS:
+        return _find_described(model, value, place)
     if not isinstance(value, str):
         raise FileError(place, "this must be a name.")
     if model is Resource:
@@ -103,38 +121,39 @@ def find_related(model: Any, value: Any, place: str) -> Any:
     return found
 
 
-def _describe_grant(grant: Grant) -> Values:
-    """Return the target and the subject of a grant, with its other columns where several grants have the same."""
-    identity = {name: getattr(grant, name) for name in GRANT_IDENTITY}
-    named = {name: value if value is True else name_of(value) for name, value in identity.items() if value}
-    same = Grant.objects.filter(effect=grant.effect, **identity).exclude(pk=grant.pk)
-    return {**named, **_list_details(grant)} if same.exists() else named
+def _describe(row: Grant | Limit) -> Values:
+    """Return the identity of a rule in force, with its other columns where several rules have the same."""
+    description = DESCRIPTIONS[type(row)]
+    identity = {name: getattr(row, name) for name in description.identity}
+    same = type(row).objects.filter(**identity).exclude(pk=row.pk)
+    return _list(row, description.identity) | (_list(row, description.details) if same.exists() else {})
 
 
-def _list_details(grant: Grant) -> Values:
-    columns = [Grant._meta.get_field(name) for name in GRANT_DETAILS]
-    details = {column.name: export_value(column, getattr(grant, column.name)) for column in columns}
-    return {column.name: details[column.name] for column in columns if details[column.name] != default(column)}
+def _list(row: Grant | Limit, names: Iterable[str]) -> Values:
+    """Return these columns of a row, without those that have their default."""
+    columns = [type(row)._meta.get_field(name) for name in names]
+    found = {column.name: (column, export_value(column, getattr(row, column.name))) for column in columns}
+    return {name: value for name, (column, value) in found.items() if value != default(column)}
 
 
-def _find_grant(value: Any, place: str) -> Grant:
-    """Return the grant of this target and subject; of several, the first one that is equal. Raises FileError."""
+def _find_described(model: type[Grant | Limit], value: Any, place: str) -> Grant | Limit:
+    """Return the rule in force with this identity; of several, the first one that is equal. Raises FileError."""
+    word, description = str(model._meta.verbose_name), DESCRIPTIONS[model]
     if not isinstance(value, dict):
-        raise FileError(place, "this must be an object with the tool or toolset and the user, group or everyone.")
+        raise FileError(place, f"this must be an object with what the {word} applies to and whom.")
     for name in value:
-        if name not in GRANT_IDENTITY and name not in GRANT_DETAILS:
-            raise FileError(f"{place}.{name}", "a grant of an approval rule has no member with this name.")
+        if name not in description.identity and name not in description.details:
+            raise FileError(f"{place}.{name}", f"a {word} is not found by a member with this name.")
     identity: Values = {}
-    for name in GRANT_IDENTITY:
-        column = Grant._meta.get_field(name)
-        given = value.get(name, default(column))
-        identity[name] = import_value(column, given, f"{place}.{name}")
-    found: list[Grant] = list(Grant.objects.filter(effect=Grant.Effect.ALLOW, **identity).order_by("pk"))
-    details = {name: given for name, given in value.items() if name in GRANT_DETAILS}
+    for name in description.identity:
+        column = model._meta.get_field(name)
+        identity[name] = import_value(column, value.get(name, default(column)), f"{place}.{name}")
+    found: list[Grant | Limit] = list(model.objects.filter(**identity).order_by("pk"))
+    details = {name: given for name, given in value.items() if name in description.details}
     if len(found) != 1 or details:
-        found = [grant for grant in found if dumps(_list_details(grant)) == dumps(details)]
+        found = [row for row in found if dumps(_list(row, description.details)) == dumps(details)]
     if not found:
-        raise FileError(place, "no grant that allows it is like this.")
+        raise FileError(place, f"no {word} in force is like this.")
     return found[0]
 
 

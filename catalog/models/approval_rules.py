@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from datetime import datetime
 from typing import ClassVar, Final
 
+from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
@@ -159,7 +161,9 @@ class ApprovalRule(CatalogueRule):
         return self.name
 
     def state_at(self, at: datetime) -> str:
-        """Return "off", "closed" (it does not ask at this time), or "in force"."""
+        """Return "trial" (not applied at all), "off", "closed" (it does not ask at this time), or "in force"."""
+        if self.trial:
+            return "trial"
         if not self.enabled:
             return "off"
         closed = bool(self.windows) and windows_are_closed(self.windows, at) != self.outside_windows
@@ -172,11 +176,20 @@ class ApprovalRule(CatalogueRule):
                 return f"{kind} {getattr(self, kind)}"
         return "all tools"
 
+    def validate_unique(self, exclude: Collection[str] | None = None) -> None:
+        super().validate_unique(exclude)
+        # Django asks the default manager, which has no rules in trial.
+        others = ApprovalRule.everything.filter(name=self.name, trial=True).exclude(pk=self.pk)
+        if "name" not in (exclude or ()) and others.exists():
+            raise ValidationError({"name": self.unique_error_message(ApprovalRule, ("name",))})
+
     def clean(self) -> None:
         super().clean()
         check_kinds(self)
         check_unlike(self, self.name)
         check.approval_rule(self)
+        if self.grant is not None and self.grant.trial:
+            raise ValidationError(_("The grant is in trial, so it allows no call yet. Choose a grant in force."))
         grant_conditions.check_approval_rule(self)
 
 

@@ -33,7 +33,7 @@ def check_name(value: str) -> None:
 
 def check_unlike(row: models.Model, name: str) -> None:
     """Raise ValidationError when another row of this table has the same name in other letters."""
-    rows = type(row)._default_manager.all()
+    rows = type(row)._base_manager.all()  # rules in trial too
     others = rows.alias(lower=Lower("name")).filter(lower=name.lower()).exclude(name=name).exclude(pk=row.pk)
     other = others.values_list("name", flat=True).first()
     # Two names of before this rule may stay.

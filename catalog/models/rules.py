@@ -150,14 +150,16 @@ class Grant(CatalogueRule):
         ]
 
     def __str__(self) -> str:
-        return f"Grant {self.pk or '(new)'}: {self.effect} {self.target} to {self.subject}"
+        return f"Grant {self.name_in_log}: {self.effect} {self.target} to {self.subject}"
 
     def state_at(self, at: datetime, environment: str) -> str:
         """Return the state at this time.
 
-        It is "in force", "later", "over", "elsewhere" (only in other environments), or "closed" (outside its time
-        windows).
+        It is "trial" (not applied at all), "in force", "later", "over", "elsewhere" (only in other environments), or
+        "closed" (outside its time windows).
         """
+        if self.trial:
+            return "trial"
         if self.ends is not None and self.ends <= at:
             return "over"
         if self.starts is not None and self.starts > at:
@@ -290,7 +292,7 @@ class Limit(CatalogueRule):
     def __str__(self) -> str:
         target = f"tool {self.tool}" if self.tool_id else f"toolset {self.toolset}" if self.toolset_id else "all tools"
         target = f"method {self.method}" if self.method else target
-        return f"Limit {self.pk or '(new)'}: {self.rate} on {target} for {self.subject}"
+        return f"Limit {self.name_in_log}: {self.rate} on {target} for {self.subject}"
 
     @property
     def subject(self) -> str:
@@ -306,6 +308,13 @@ class Limit(CatalogueRule):
     def clean(self) -> None:
         super().clean()
         check.limit(self)
+        if self.trial and self.method:
+            raise ValidationError(
+                _(
+                    "A rate limit of a method cannot be in trial: the audit log has calls, not these requests. "
+                    "Choose a tool, a toolset or all tools."
+                )
+            )
         if not self.rate:
             raise ValidationError({"rate": _("Enter a rate, for example 30/m.")})
 

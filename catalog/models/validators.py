@@ -366,7 +366,10 @@ def grant(row: Grant) -> None:
     subject(row)
     if row.starts and row.ends and row.ends <= row.starts:
         raise ValidationError({"ends": _("The end must be after the start.")})
-    if not row._state.adding and (rule := row.approval_rules.first()) is not None:
+    # The rules of the grant in whose place it is tried would become its own.
+    bound_to = row.pk if row.replaces_id is None else row.replaces_id
+    rules = apps.get_model("catalog", "ApprovalRule").everything.filter(grant__isnull=False, grant=bound_to)
+    if (rule := rules.first()) is not None:
         needed = _("The approval rule “%s” is for calls that this grant allows. Change or delete that rule first.")
         if row.effect == row.Effect.DENY:
             raise ValidationError({"effect": needed % rule.name})

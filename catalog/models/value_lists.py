@@ -93,7 +93,7 @@ class NamedForGrants(models.Model):
     @classmethod
     def _list_references(cls, model: type[ApprovalRule | Grant], column: str) -> list[tuple[int, list[str]]]:
         """Return (id, names) of the rows that refer to any, the oldest first."""
-        rows = model._default_manager.exclude(**{column: []}).order_by("pk").values_list("pk", column)
+        rows = model.everything.exclude(**{column: []}).order_by("pk").values_list("pk", column)
         return [(pk, list(dict.fromkeys(cls.find_names(entries or [])))) for pk, entries in rows]
 
     @staticmethod
@@ -257,8 +257,8 @@ def keep_while_used(*, instance: NamedForGrants, **_: Any) -> None:
 
 
 def _load_users(users: Uses) -> set[Any]:
-    grants = Grant.objects.filter(pk__in=users.grants[:MAX_NAMED_USES])
-    return {*grants, *ApprovalRule.objects.filter(pk__in=users.rules[:MAX_NAMED_USES])}
+    grants = Grant.everything.filter(pk__in=users.grants[:MAX_NAMED_USES])
+    return {*grants, *ApprovalRule.everything.filter(pk__in=users.rules[:MAX_NAMED_USES])}
 
 
 def has_more_values(user_id: int, other_id: int) -> bool:

@@ -34,7 +34,9 @@ def describe_rule(row: ApprovalRule, approvers: int) -> str:
         text = _("%(calls)s do not run: nobody can approve them.") % {"calls": calls}
     else:
         text = _("%(calls)s ask %(people)s.") % {"calls": calls, "people": _describe_people(row, approvers)}
-    return text if row.enabled else _("Switched off: %(sentence)s") % {"sentence": text}
+    if not row.enabled:
+        text = _("Switched off: %(sentence)s") % {"sentence": text}
+    return _("In trial: %(sentence)s") % {"sentence": text} if row.trial else text
 
 
 def describe_target(row: ApprovalRule) -> str:

@@ -143,7 +143,10 @@ def _name_day(at: datetime, now: datetime) -> str:
 
 def name_row(row: object) -> str:
     """Return the name of a grant or a rule in the language of the page; `str()` of any other row."""
-    return translate(rule_of(row)) if isinstance(row, ApprovalRule | Grant | Limit) else str(row)
+    if not isinstance(row, ApprovalRule | Grant | Limit):
+        return str(row)
+    name = translate(rule_of(row))
+    return _("%(rule)s (in trial)") % {"rule": name} if row.trial else name
 
 
 def rule_of(row: ApprovalRule | Grant | Limit) -> Rule:

@@ -185,7 +185,7 @@ def make_document(*tools: Any, **sections: Any) -> dict[str, Any]:
         (make_document(tool(), approval_rules=[rule(tool=None, grant="add")]), "(Ask).grant: this must be an object"),
         (
             make_document(tool(), approval_rules=[rule(tool=None, grant={"tool": "add", "everyone": True})]),
-            "approval_rules[0] (Ask).grant: no grant that allows it is like this.",
+            "approval_rules[0] (Ask).grant: no grant in force is like this.",
         ),
         (
             make_document(
@@ -193,11 +193,11 @@ def make_document(*tools: Any, **sections: Any) -> dict[str, Any]:
                 grants=[{"tool": "add", "everyone": True, "effect": "deny"}],
                 approval_rules=[rule(tool=None, grant={"tool": "add", "everyone": True})],
             ),
-            "approval_rules[0] (Ask).grant: no grant that allows it is like this.",
+            "approval_rules[0] (Ask).grant: no grant in force is like this.",
         ),
         (
-            make_document(tool(), approval_rules=[rule(tool=None, grant={"tool": "add", "prompt": "x"})]),
-            "approval_rules[0] (Ask).grant.prompt: a grant of an approval rule has no member with this name",
+            make_document(tool(), approval_rules=[rule(tool=None, grant={"tool": "add", "colour": "x"})]),
+            "approval_rules[0] (Ask).grant.colour: a grant is not found by a member with this name",
         ),
         (
             make_document(tool(), approval_rules=[rule(tool=None, grant={"tool": "add", "user": "nobody"})]),
@@ -467,7 +467,7 @@ def test_an_approval_rule_keeps_its_grant_among_grants_that_look_alike(tmp_path:
     said = import_file(tmp_path / "x.json", wanted, "--plan")
     assert "~ approval rule Ask\n" in said and "minutes: 60 -> 5" in said and "grant" in said
     wanted["approval_rules"][0]["grant"] = {"tool": "add", "user": "alice"}
-    with pytest.raises(CommandError, match="no grant that allows it is like this"):
+    with pytest.raises(CommandError, match="no grant in force is like this"):
         import_file(tmp_path / "x.json", wanted)
 
 
