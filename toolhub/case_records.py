@@ -36,19 +36,23 @@ APP_FIELDS = (
     "id", "user_id", "client_id", "scope", "restricted", "destination", "created", "activated", "expires", "last_used",
     "last_address", "revoked", "by_device",
 )  # fmt: skip
+TRIAL_FIELDS = ("trial", "trial_since", "replaces_id")
+"""Columns of every kind of rule: one in trial decided nothing."""
 GRANT_FIELDS = (
     "id", "effect", "tool_id", "toolset_id", "resource_id", "prompt_id", "user_id", "group_id", "everyone", "starts",
-    "ends", "environments", "conditions", "windows", "flags", "note",
+    "ends", "environments", "conditions", "windows", "flags", "note", *TRIAL_FIELDS,
 )  # fmt: skip
 LIST_FIELDS = ("id", "name", "description")
 PART_FIELDS = ("id", "value_list_id", "user_id", "group_id", "everyone", "entries")
 FLAG_FIELDS = ("id", "name", "description", "percentage")
 LIMIT_FIELDS = (
     "id", "tool_id", "toolset_id", "all_tools", "method", "scope", "user_id", "group_id", "rate", "note",
+    *TRIAL_FIELDS,
 )  # fmt: skip
 RULE_FIELDS = (
     "id", "name", "grant_id", "tool_id", "toolset_id", "all_tools", "destructive_only", "conditions", "first_time",
     "windows", "outside_windows", "asks", "group_id", "four_eyes", "accepts_client", "minutes", "enabled", "note",
+    *TRIAL_FIELDS,
 )  # fmt: skip
 APPROVAL_FIELDS = (
     "id", "call_id", "used_by", "user_id", "maker_id", "credential", "credential_name", "client", "tool_id",

@@ -19,6 +19,7 @@ from audit.admin_filters import related_filter
 from catalog.admin.forms import ApprovalRuleForm
 from catalog.admin.grant_form import ConditionsAdmin
 from catalog.admin.rule_links import RELATED
+from catalog.admin.rule_trials import TrialAdmin, TrialFilter
 from catalog.approvals import approvers
 from catalog.models import ApprovalRule
 from catalog.policy import approval_texts
@@ -43,13 +44,14 @@ class ApproversFilter(admin.SimpleListFilter):
 
 
 @admin.register(ApprovalRule)
-class ApprovalRuleAdmin(ConditionsAdmin):
+class ApprovalRuleAdmin(TrialAdmin, ConditionsAdmin):
     form = ApprovalRuleForm
     change_form_template = "admin/catalog/approvalrule/change_form.html"
     targets = ("tool", "toolset", "grant")
     list_display = ("name", "target_name", "asked", "when", "state", "note")
     list_filter = (
         "enabled",
+        TrialFilter,
         ApproversFilter,
         "asks",
         "destructive_only",
@@ -123,17 +125,18 @@ class ApprovalRuleAdmin(ConditionsAdmin):
 
     @display(  # type: ignore[untyped-decorator]
         description=_("status"),
-        label={"in force": "success", "closed": "info", "off": "warning", "nobody": "danger"},
+        label={"in force": "success", "trial": "warning", "closed": "info", "off": "warning", "nobody": "danger"},
     )
     def state(self, row: Any) -> tuple[str, Any]:
         words = {
             "in force": _("in force"),
+            "trial": _("in trial"),
             "closed": _("outside its times"),
             "off": _("switched off"),
             "nobody": _("nobody can approve"),
         }
         state = row.state_at(timezone.now())
-        if state != "off" and row.asks == ApprovalRule.Asks.APPROVERS and not row.approver_count:
+        if state not in ("trial", "off") and row.asks == ApprovalRule.Asks.APPROVERS and not row.approver_count:
             state = "nobody"
         return state, words[state]
 

@@ -39,6 +39,7 @@ from catalog.admin.inlines import (
     ToolLimitInline,
 )
 from catalog.admin.quarantine import QuarantineAdmin, QuarantineFilter
+from catalog.admin.rule_trials import TrialAdmin, TrialFilter
 from catalog.admin.secrets import SecretAdmin as SecretAdmin
 from catalog.admin.tool_tests import ToolTestAdmin as ToolTestAdmin
 from catalog.admin.toolset_members import ToolsetActions
@@ -367,6 +368,8 @@ class GrantStateFilter(admin.SimpleListFilter):
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         now = timezone.now()
+        if self.value():
+            queryset = queryset.filter(trial=False)
         match self.value():
             case "now":
                 return self._exclude_closed(queryset.exclude(ends__lte=now).exclude(starts__gt=now), now)
@@ -403,7 +406,7 @@ class RedundancyFilter(admin.SimpleListFilter):
 
 
 @admin.register(Grant)
-class GrantAdmin(GrantConditionsAdmin):
+class GrantAdmin(TrialAdmin, GrantConditionsAdmin):
     form = GrantForm
     list_display = (
         *("number", "kind", "target_name", "subject_name", "restrictions"),
@@ -412,6 +415,7 @@ class GrantAdmin(GrantConditionsAdmin):
     list_display_links = ("number", "target_name")
     list_filter = (
         GrantStateFilter,
+        TrialFilter,
         RedundancyFilter,
         "effect",
         "everyone",
@@ -449,7 +453,7 @@ class GrantAdmin(GrantConditionsAdmin):
         """Return the grants that a search finds: for an approval rule, only those that allow tools."""
         found, may_have_duplicates = super().get_search_results(request, queryset, search_term)
         if request.GET.get("model_name") == "approvalrule":
-            found = found.filter(effect=Grant.Effect.ALLOW, resource=None, prompt=None)
+            found = found.filter(effect=Grant.Effect.ALLOW, resource=None, prompt=None, trial=False)
             found = found.select_related(*self.list_select_related)
         return found, may_have_duplicates
 
@@ -504,10 +508,18 @@ class GrantAdmin(GrantConditionsAdmin):
 
     @display(  # type: ignore[untyped-decorator]
         description=_("status"),
-        label={"in force": "success", "later": "info", "over": "warning", "elsewhere": "info", "closed": "info"},
+        label={
+            "in force": "success",
+            "trial": "warning",
+            "later": "info",
+            "over": "warning",
+            "elsewhere": "info",
+            "closed": "info",
+        },
     )
     def state(self, row: Grant) -> tuple[str, Any]:
         words = {
+            "trial": _("in trial"),
             "in force": _("in force"),
             "later": _("scheduled"),
             "over": _("expired"),
@@ -519,11 +531,11 @@ class GrantAdmin(GrantConditionsAdmin):
 
 
 @admin.register(Limit)
-class LimitAdmin(HistoryAdmin):
+class LimitAdmin(TrialAdmin):
     form = LimitForm
-    list_display = ("number", "rate", "target_name", "subject_name", "note")
+    list_display = ("number", "rate", "target_name", "subject_name", "state", "note")
     list_display_links = ("number", "rate")
-    list_filter = ("scope", "all_tools", "method", related_filter("toolset"), related_filter("group"))
+    list_filter = (TrialFilter, "scope", "all_tools", "method", related_filter("toolset"), related_filter("group"))
     list_before_template = "admin/catalog/grant_links.html"
     list_select_related = ("tool", "toolset", "user", "group")
     search_fields = ("tool__name", "toolset__name", "method", "user__username", "group__name", "note")
@@ -555,6 +567,12 @@ class LimitAdmin(HistoryAdmin):
         if row.scope == Limit.Scope.EACH_MEMBER:
             return gettext("each member of %s") % row.group
         return row.get_scope_display()
+
+    @display(  # type: ignore[untyped-decorator]
+        description=_("status"), label={"in force": "success", "trial": "warning"}, ordering="trial"
+    )
+    def state(self, row: Limit) -> tuple[str, Any]:
+        return ("trial", _("in trial")) if row.trial else ("in force", _("in force"))
 
 
 class RunningAdmin(ModelAdmin):

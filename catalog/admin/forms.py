@@ -86,7 +86,32 @@ class PromptForm(CatalogueForm):
         fields = "__all__"  # noqa: DJ007 - the admin's fieldsets name them
 
 
-class RuleForm(CatalogueForm):
+class TrialForm(forms.ModelForm):  # type: ignore[type-arg]
+    """The fields of a trial, on the form of a new rule alone: what is tried in whose place is fixed from then on."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if "trial" in self.fields:
+            self.fields["trial"].label = gettext("Try it first")
+        if "replaces" in self.fields:
+            self.fields["replaces"].widget = forms.HiddenInput()
+            self.fields["replaces"].label = ""
+            self.fields["replaces"].help_text = ""
+            if self["replaces"].value() and "trial" in self.fields:
+                self.fields["trial"].widget = forms.HiddenInput()
+                self.fields["trial"].label = ""
+                self.fields["trial"].help_text = ""
+
+    def clean(self) -> dict[str, Any] | None:
+        cleaned = super().clean()
+        if self.errors.get("replaces"):
+            # No field for this error is on the page.
+            del self.errors["replaces"]
+            self.add_error(None, gettext("The rule whose change you try was deleted. Add a rule in trial."))
+        return cleaned
+
+
+class RuleForm(TrialForm, CatalogueForm):
     """The form of a grant or a limit, which has its name in the language of the page where it is one of several."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -102,7 +127,7 @@ class GrantForm(RuleForm):
         field_classes = {"environments": NamesFormField, "flags": NamesFormField}
 
 
-class ApprovalRuleForm(CatalogueForm):
+class ApprovalRuleForm(TrialForm, CatalogueForm):
     class Meta:
         model = ApprovalRule
         fields = "__all__"  # noqa: DJ007 - the admin's fieldsets name them
