@@ -32,7 +32,6 @@ from toolhub.invisible import show
 
 MAX_SHOWN_CHARACTERS = 500
 """Maximum length of a value on the page that puts a rule in force."""
-TRIAL_SECTION = (_("Trial"), {"fields": ("trial", "replaces")})
 
 
 class TrialFilter(admin.SimpleListFilter):
@@ -67,8 +66,13 @@ class TrialAdmin(HistoryAdmin):
         return [*own, *super().get_urls()]
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Return the sections; a new rule has one with the trial, which has nothing to choose for a tried change."""
         found = super().get_fieldsets(request, obj)
-        return (*found, TRIAL_SECTION) if obj is None else found
+        if obj is not None:
+            return found
+        given = request.POST if request.method == "POST" else request.GET
+        classes = ("hidden",) if given.get("replaces") else ()
+        return (*found, (_("Trial"), {"classes": classes, "fields": ("trial", "replaces")}))
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         """Return what the address gives; with `?replaces=`, the content of that rule, for those who may view it."""
@@ -76,7 +80,7 @@ class TrialAdmin(HistoryAdmin):
         replaced = self._find_replaced(request, given.pop("replaces", ""))
         if replaced is None:
             return given
-        names = [column.name for column in self.model._meta.concrete_fields if column.editable]
+        names = [column.name for column in decisions.content_columns(self.model)]
         content = {**model_to_dict(replaced, names), "trial": True, "replaces": replaced.pk}
         if isinstance(replaced, ApprovalRule):
             content["name"] = _name_trial(replaced)
