@@ -91,8 +91,6 @@ class TrialForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if "trial" in self.fields:
-            self.fields["trial"].label = gettext("Try it first")
         if "replaces" in self.fields:
             self.fields["replaces"].widget = forms.HiddenInput()
             self.fields["replaces"].label = ""
