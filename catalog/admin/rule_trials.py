@@ -94,7 +94,7 @@ class TrialAdmin(HistoryAdmin):
             replaced = self._find_replaced(request, chosen)
             context["trial"] = {"tries": _name(replaced)} if replaced is not None else None
         else:
-            context["trial"] = self._describe_trial(request, obj) if obj.trial else self._offer_trial(request, obj)
+            context["trial"] = self._describe_trial(request, obj) if obj.trial else self._propose_trial(request, obj)
         return super().render_change_form(request, context, *args, obj=obj, **kwargs)
 
     def history_form_view(
@@ -198,7 +198,7 @@ class TrialAdmin(HistoryAdmin):
             "end": self._url("end_trial", row.pk) if may_end else "",
         }
 
-    def _offer_trial(self, request: HttpRequest, row: Any) -> dict[str, Any] | None:
+    def _propose_trial(self, request: HttpRequest, row: Any) -> dict[str, Any] | None:
         if not self.has_add_permission(request) or (isinstance(row, Limit) and row.method):
             return None
         return {"offer": f"{self._url('add')}?{urlencode({'replaces': row.pk})}"}
@@ -236,10 +236,10 @@ def _shown(row: CatalogueRule, column: Field[Any, Any]) -> str:
         return local_time.format_time_with_zone(value, "minutes")
     if column.choices:
         return str(dict(column.flatchoices).get(value, value))
-    return show(errors.cut(_in_words(column.name, value), MAX_SHOWN_CHARACTERS))
+    return show(errors.cut(_format_value(column.name, value), MAX_SHOWN_CHARACTERS))
 
 
-def _in_words(name: str, value: Any) -> str:
+def _format_value(name: str, value: Any) -> str:
     try:
         if name == "conditions":
             return words.join([words.translate(one) for one in definitions.parse(value)])

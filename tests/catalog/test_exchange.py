@@ -303,6 +303,7 @@ def fill_catalogue(alice: User) -> None:
     factories.limit("60/m", "completion/complete")
     factories.limit("600/h", "tools/list", user=alice)
     fill_approval_rules(nasty, examples, group)
+    fill_trials(nasty, examples)
 
 
 def fill_approval_rules(nasty: Tool, examples: Toolset, group: Group) -> None:
@@ -315,6 +316,20 @@ def fill_approval_rules(nasty: Tool, examples: Toolset, group: Group) -> None:
     make_rule(group, name="1e5", all_tools=True, destructive_only=True, enabled=False, note="why")
     for number, grant in enumerate(Grant.objects.filter(effect="allow", prompt=None, resource=None)):
         make_rule(group, name=f"of grant {number}", grant=grant)
+
+
+def fill_trials(nasty: Tool, examples: Toolset) -> None:
+    """Rules in trial: further ones, and one in the place of every rule that can be tried."""
+    factories.deny(None, nasty, trial=True)
+    factories.limit("9/d", trial=True)
+    make_rule(name="tried", tool=nasty, trial=True)
+    for grant in Grant.objects.order_by("pk"):
+        values = {name: getattr(grant, name) for name in ("tool", "toolset", "resource", "prompt", "user", "group")}
+        Grant.objects.create(**values, everyone=grant.everyone, trial=True, replaces=grant, note="tried: #1")
+    for limit in Limit.objects.filter(method=""):
+        factories.limit("1/d", examples, trial=True, replaces=limit)
+    for number, rule in enumerate(ApprovalRule.objects.order_by("pk")):
+        make_rule(name=f"tried {number}", toolset=examples, trial=True, replaces=rule)
 
 
 def wipe() -> None:
@@ -332,7 +347,7 @@ def wipe() -> None:
         ValueList,
         Flag,
     ):
-        model.objects.all().delete()
+        model._base_manager.all().delete()
 
 
 @pytest.mark.parametrize("ending", ["yaml", "json"])
@@ -357,6 +372,11 @@ def test_export_wipe_import_export_is_the_same_file(tmp_path: Path, alice: User,
         (True, None, None), (False, "staff", None), (False, None, "alice"),
     }  # fmt: skip
     assert Secret.objects.get(name="forge_token").value == ""
+    for model in (Grant, Limit, ApprovalRule):
+        tried = model.everything.filter(trial=True)
+        assert tried.filter(replaces=None).count() == 1 and not model.objects.filter(replaces__isnull=False).exists()
+        assert all(row.trial_since is not None for row in tried)
+    assert Grant.everything.filter(trial=True).count() == Grant.objects.count() + 1
     assert "Created 0, changed 0, removed 0" in import_file(first, text)
 
 
@@ -384,7 +404,8 @@ def test_a_plan_shows_the_difference_and_changes_nothing(tmp_path: Path, alice: 
     search["enabled"] = False
     wanted["tools"].append({"name": "new_one", "description": "New.", "settings": {"function": "calculate_sum"}})
     wanted["tools"] = [entry for entry in wanted["tools"] if entry["name"] != "add_log"]
-    wanted["limits"] = [entry for entry in wanted["limits"] if entry.get("tool") != "add_log"]
+    about = [(entry, entry.get("replaces") or entry) for entry in wanted["limits"]]
+    wanted["limits"] = [entry for entry, named in about if named.get("tool") != "add_log"]
     said = import_file(tmp_path / "x.json", wanted, "--plan")
     assert "~ tool web_search\n" in said
     assert "    settings.timeout: 15 -> 9\n" in said
@@ -477,6 +498,83 @@ def test_approval_rules_are_removed_with_prune_alone(tmp_path: Path) -> None:
     assert "removed 0" in import_file(tmp_path / "x.json", nothing)
     assert "- approval rule Ask" in import_file(tmp_path / "x.json", nothing, "--prune")
     assert not ApprovalRule.objects.exists()
+
+
+# --- rules in trial ---------------------------------------------------------------------------------------------------
+
+
+def tried(**fields: Any) -> dict[str, Any]:
+    return {"tool": "add", "everyone": True, "effect": "deny", "trial": True, **fields}
+
+
+STANDING = {"tool": "add", "everyone": True}
+
+
+@pytest.mark.parametrize(
+    ("sections", "says"),
+    [
+        ({"grants": [tried(trial_since="2030-01-31T12:00:00Z")]}, "grants[0].trial_since: this is not part of a file."),
+        ({"grants": [tried(trial="yes")]}, "grants[0].trial: this must be true or false."),
+        ({"grants": [tried(replaces=STANDING)]}, "in trial).replaces: no grant in force is like this."),
+        ({"grants": [tried(), tried(replaces=STANDING | {"effect": "deny"})]}, "no grant in force is like this."),
+        ({"grants": [tried(replaces=1)]}, "replaces: this must be an object"),
+        ({"grants": [tried(replaces={"colour": "red"})]}, "a grant is not found by a member with this name."),
+        ({"grants": [STANDING, tried(trial=False, replaces=STANDING)]}, "Only a rule in trial"),
+        (
+            {"limits": [{"rate": "3/m", "method": "tools/list", "trial": True}]},
+            "A rate limit of a method cannot be in trial",
+        ),
+        ({"approval_rules": [rule(trial=True, replaces="Other")]}, "replaces: there is no approval rule 'Other'."),
+        ({"approval_rules": [rule(trial=True), rule(name="B", trial=True, replaces="Ask")]}, "no approval rule 'Ask'"),
+        (
+            {"grants": [tried(effect="allow")], "approval_rules": [rule(tool=None, grant=STANDING)]},
+            "no grant in force is like this.",
+        ),
+        ({"grants": [tried(note=str(number)) for number in range(51)]}, "50 rules are in trial"),
+    ],
+)
+def test_a_trial_that_could_not_be_is_refused_with_its_place(
+    tmp_path: Path, sections: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(CommandError) as refused:
+        import_file(tmp_path / "x.json", make_document(tool(), **sections))
+    assert says in str(refused.value)
+    assert not Tool.objects.exists() and not Grant.everything.exists()
+
+
+def test_a_file_tries_a_change_of_a_rule_that_it_brings_and_leaves_the_rule_alone(tmp_path: Path) -> None:
+    content = make_document(tool(), grants=[tried(replaces=STANDING), STANDING])
+    assert "Created 3" in import_file(tmp_path / "x.json", content)
+    standing, row = Grant.objects.get(), Grant.everything.get(trial=True)
+    assert (standing.effect, row.effect, row.replaces) == ("allow", "deny", standing)
+    assert "Created 0, changed 0, removed 0" in import_file(tmp_path / "x.json", content)
+    content["grants"][0]["note"] = "TICKET-1"
+    said = import_file(tmp_path / "x.json", content)
+    assert "~ grant deny tool add, everyone, in trial\n" in said and "Created 0, changed 1, removed 0" in said
+    assert (Grant.objects.get().note, Grant.everything.get(trial=True).pk) == ("", row.pk)
+
+
+def test_a_file_without_the_replaced_rule_does_not_lose_its_trial_unsaid(tmp_path: Path) -> None:
+    content = make_document(tool(), grants=[STANDING, tried(replaces=STANDING)])
+    import_file(tmp_path / "x.json", content)
+    del content["grants"][0]
+    with pytest.raises(CommandError, match=r"grants\[0\]\.replaces: no grant in force is like this"):
+        import_file(tmp_path / "x.json", content, "--prune")
+    assert Grant.everything.count() == 2
+    content["grants"] = []
+    assert "removed 2" in import_file(tmp_path / "x.json", content, "--prune")
+
+
+def test_a_file_puts_an_approval_rule_in_force_and_never_back_in_trial(tmp_path: Path) -> None:
+    content = make_document(tool(), approval_rules=[rule(trial=True)])
+    import_file(tmp_path / "x.json", content)
+    row = ApprovalRule.everything.get()
+    content["approval_rules"] = [rule()]
+    assert "trial: true -> false" in import_file(tmp_path / "x.json", content)
+    assert ApprovalRule.objects.get().pk == row.pk
+    content["approval_rules"] = [rule(trial=True)]
+    with pytest.raises(CommandError, match="it would stop to apply"):
+        import_file(tmp_path / "x.json", content)
 
 
 def test_a_grant_may_name_a_flag_that_the_environment_alone_defines(tmp_path: Path, settings: Any) -> None:

@@ -2733,6 +2733,41 @@ FAULTS: tuple[Fault, ...] = (
     ),
     # --- rules in trial ---------------------------------------------------------------------------------------------
     Fault(
+        "rules in trial are hidden unless all rows are named",
+        "catalog/models/rule_trials.py",
+        "        return super().get_queryset().filter(trial=False)\n",
+        "        return super().get_queryset()\n",
+        "tests/catalog/test_rule_trials.py",
+    ),
+    Fault(
+        "a rule in force does not become a trial",
+        "catalog/models/rule_trials.py",
+        "        if stored is False:\n",
+        "        if stored is None:\n",
+        "tests/catalog/test_rule_trials.py",
+    ),
+    Fault(
+        "who may only change rules does not delete one by putting it in force",
+        "catalog/admin/rule_trials.py",
+        "        if not ends and not self._may_put_in_force(request, row):\n",
+        "        if False:\n",
+        "tests/catalog/test_trial_pages.py",
+    ),
+    Fault(
+        "an older version does not say whether a rule is in trial",
+        "catalog/admin/rule_trials.py",
+        '                for name in ("trial", "trial_since", "replaces_id"):\n',
+        "                for name in ():\n",
+        "tests/catalog/test_trial_pages.py",
+    ),
+    Fault(
+        "only what its reader saw is put in force",
+        "catalog/trials/decisions.py",
+        "    if seen and seen != _digest(tried, replaced):\n",
+        "    if False:\n",
+        "tests/catalog/trials/test_decisions.py",
+    ),
+    Fault(
         "rules in trial are tried on calls that are denied",
         "catalog/calls/call_tool.py",
         "    if catalogue.trials and await prepared.find_problem(arguments, caller.user_id) is None:\n",
