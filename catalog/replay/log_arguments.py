@@ -1,0 +1,68 @@
+"""The arguments of a call as the log shows them, and what in them stands for a value that it does not show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, Final
+
+from audit.redaction.redactor import MASK
+from catalog.policy.answers import Sent
+from catalog.policy.definitions import Item, ResourceDefinition
+from toolhub.wire import uritemplate
+
+REDACTED: Final = "$redacted"
+_MARKS: Final = (MASK, "[redacted hmac-sha256:", f'"{REDACTED}"')
+"""What a text has in it where a part of it, or of the JSON that it is, is hidden."""
+UNKNOWN: Final = Sent(None)
+
+
+def hides(value: Any) -> bool:
+    """Return whether a value stands for one that the log does not show, or has a part that does.
+
+    A client can send such a value itself. Then nobody can tell the two apart, and it counts as hidden.
+    """
+    if isinstance(value, str):
+        return any(mark in value for mark in _MARKS)
+    return isinstance(value, dict) and REDACTED in value
+
+
+def read(text: str, item: Item, name: str) -> Sent:
+    """Return what is known of the arguments of a call that the log has as `text`; `name` is what the client asked for.
+
+    Nothing is known of arguments that were pruned, hidden as a whole or too large to keep.
+    """
+    if isinstance(item, ResourceDefinition) and item.is_template:
+        return _read_address(item, name)
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return UNKNOWN
+    return Sent(found, hides) if isinstance(found, dict) and REDACTED not in found else UNKNOWN
+
+
+def _read_address(item: ResourceDefinition, name: str) -> Sent:
+    """Return the variables of an address: the log has them only of calls that were allowed."""
+    try:
+        values = uritemplate.parse(item.uri).match(name)
+    except ValueError:
+        values = None
+    return UNKNOWN if values is None or hides(name) else Sent(values, hides)
+
+
+def is_hidden_at(arguments: Any, steps: Iterable[str | None]) -> bool:
+    """Return whether the value at this place, which is in no list, or anything around it is hidden."""
+    for step in steps:
+        if hides(arguments):
+            return True
+        if not isinstance(arguments, dict) or step not in arguments:
+            return False
+        arguments = arguments[step]
+    return _has_hidden(arguments)
+
+
+def _has_hidden(value: Any) -> bool:
+    if hides(value):
+        return True
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(_has_hidden(one) for one in inside)

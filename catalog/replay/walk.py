@@ -1,0 +1,131 @@
+"""A replay: the calls of a period from the log, through the simulation, to the report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Final
+
+from django.conf import settings
+from django.utils import timezone
+
+from audit.format import timestamps
+from catalog.policy.answers import Sent
+from catalog.policy.changes import NO_CHANGE, Change
+from catalog.policy.definitions import Item, Snapshot
+from catalog.replay import attempts, log_arguments, reach
+from catalog.replay.attempts import AttemptFilter, Batch, LoggedCall
+from catalog.replay.report import MAX_DAYS, MIN_DAYS, Progress, Report, Viewer
+from catalog.replay.simulation import Pair, Simulation
+from catalog.replay.tally import Tally
+
+PIECE_SECONDS: Final = 0.002
+"""Longest time of work between two pauses."""
+PIECE_CALLS: Final = 16
+"""Calls after which a pause may be due."""
+
+
+class Rest:
+    """Pauses of a replay in a process that serves calls: it rests as long as it worked."""
+
+    def __init__(self) -> None:
+        self._resumed = time.monotonic()
+
+    def __call__(self) -> None:
+        """Sleep as long as was worked since the last sleep, if that was long enough to matter."""
+        worked = time.monotonic() - self._resumed
+        if worked >= PIECE_SECONDS:
+            time.sleep(worked)
+            self._resumed = time.monotonic()
+
+
+def replay(
+    before: Snapshot,
+    after: Snapshot,
+    change: Change,
+    days: int,
+    viewer: Viewer,
+    *,
+    pause: Callable[[], None] = lambda: None,
+    is_cancelled: Callable[[], bool] = lambda: False,
+) -> Iterator[Progress | Report]:
+    """Yield the progress, and at last the report, of calls of the last `days` as answered by two catalogues.
+
+    `change` is applied to `after`: an editor passes one snapshot twice with its change, an import passes two without
+    one. It reads the database in the thread that takes the next element, a batch at a time and in no transaction.
+    `pause` is called after every few calls. When `is_cancelled` says so, the iterator ends without a report. Raises
+    ValueError unless `days` is from `MIN_DAYS` to `MAX_DAYS`.
+    """
+    if not MIN_DAYS <= days <= MAX_DAYS:
+        raise ValueError(f"a replay takes {MIN_DAYS} to {MAX_DAYS} days, not {days}")
+    return _walk(before, after, change, days, viewer, pause, is_cancelled)
+
+
+def _walk(
+    before: Snapshot,
+    after: Snapshot,
+    change: Change,
+    days: int,
+    viewer: Viewer,
+    pause: Callable[[], None],
+    is_cancelled: Callable[[], bool],
+) -> Iterator[Progress | Report]:
+    if change != NO_CHANGE:
+        after = reach.apply(after, change)
+    until = timezone.now()
+    since = until - timedelta(days=days)
+    reached = reach.find(before, after)
+    simulation = Simulation(before, after, reached, viewer, settings.ENVIRONMENT, until.timestamp())
+    pause()
+    period = (timestamps.to_ms(since), timestamps.to_ms(until))
+    done, total = 0, attempts.count(*period)
+    tally, chosen = Tally(), AttemptFilter()
+    yield Progress(done, total)
+    for batch in attempts.read(*period, reached) if reached.items else _nothing(total):
+        _compare(batch.calls, simulation, tally, chosen, pause)
+        done += batch.scanned
+        if is_cancelled():
+            return
+        yield Progress(done, max(done, total))
+    yield tally.report(
+        days,
+        since,
+        until,
+        done,
+        counts_limits=simulation.counts_limits,
+        counts_first_times=simulation.counts_first_times,
+    )
+
+
+def _nothing(total: int) -> Iterator[Batch]:
+    """Yield no calls: the change can reach none."""
+    yield Batch(total, [])
+
+
+def _compare(
+    calls: list[LoggedCall],
+    simulation: Simulation,
+    tally: Tally,
+    chosen: AttemptFilter,
+    pause: Callable[[], None],
+) -> None:
+    pairs: list[tuple[LoggedCall, Pair]] = []
+    needed = []
+    for number, call in enumerate(calls):
+        pair = simulation.find_pair(call)
+        if pair is not None and chosen.accepts(call):
+            pairs.append((call, pair))
+            if simulation.needs_arguments(call, pair):
+                needed.append(call.id)
+        if number % PIECE_CALLS == 0:
+            pause()
+    texts = attempts.read_arguments(needed)
+    for number, (call, pair) in enumerate(pairs):
+
+        def read(item: Item, call: LoggedCall = call) -> Sent:
+            return log_arguments.read(texts[call.id], item, call.name) if call.id in texts else log_arguments.UNKNOWN
+
+        tally.add(call, pair, simulation.compare(call, pair, read))
+        if number % PIECE_CALLS == 0:
+            pause()
