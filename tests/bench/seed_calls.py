@@ -44,12 +44,12 @@ def pick(chance: random.Random, busiest: float, among: Named) -> tuple[int, str]
     return among[int(chance.random() * max(1, len(among) * 2 // 3))]
 
 
-def make_rows(count: int, users: Named, tools: Named, moment: Any) -> Iterator[tuple[Any, ...]]:
+def make_rows(count: int, users: Named, tools: Named, moment: Any, span_ms: int) -> Iterator[tuple[Any, ...]]:
     chance = random.Random(7)
     names, weights = zip(*OUTCOMES, strict=True)
     now = time.time_ns() // 1_000_000
     for number in range(count):
-        ms = now - 1000 - int(YEAR_MS * (1 - number / count) ** 2)
+        ms = now - 1000 - int(span_ms * (1 - number / count) ** 2)
         key = UUID(int=(ms << 80) | (0x7 << 76) | (0x8 << 60) | chance.getrandbits(60)).hex
         user_id, username = pick(chance, 0.06, users)
         client, version = CLIENTS[number % len(CLIENTS)]
@@ -69,13 +69,13 @@ def make_rows(count: int, users: Named, tools: Named, moment: Any) -> Iterator[t
         )  # fmt: skip
 
 
-def seed(count: int, users: Named, tools: Named) -> None:
+def seed(count: int, users: Named, tools: Named, span_ms: int = YEAR_MS) -> None:
     from audit.writing.stores import open_store
 
     store = open_store()
     batch: list[tuple[Any, ...]] = []
     done = 0
-    for row in make_rows(count, users, tools, store.encode_time):
+    for row in make_rows(count, users, tools, store.encode_time, span_ms):
         batch.append(row)
         if len(batch) == BATCH_ROWS or done + len(batch) == count:
             store.write(batch, (), ())
