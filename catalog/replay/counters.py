@@ -5,11 +5,10 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from django_ratelimit.core import _split_rate
 
-from catalog.policy.definitions import LimitRule, Snapshot
+from catalog.policy.definitions import EMPTY, LimitRule, Snapshot, ToolDefinition
 
 
 @dataclass(slots=True, eq=False)
@@ -49,31 +48,34 @@ class Counters:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._counters: dict[tuple[int, str], Counter] = {}
-        self._rates: dict[str, tuple[int, int]] = {}
+        # There may be a limit for each person: by target, scope and subject, those of one call are found at once.
+        self._rules: dict[tuple[str, int | None], dict[tuple[str, int | None], list[LimitRule]]] = {}
+        for rule in snapshot.limits:
+            of_target = self._rules.setdefault((rule.target_kind, rule.target_id), {})
+            of_target.setdefault((rule.scope, rule.subject_id), []).append(rule)
 
-    def find(self, rules: Iterable[LimitRule], user_id: int) -> list[Counter]:
-        """Return the counters of those of the rules that apply to this person."""
-        return [self._counter(rule, key) for rule in rules if (key := self._key(rule, user_id))]
-
-    def _key(self, rule: LimitRule, user_id: int) -> str:
-        """Return the name of the counter of this person, as `policy.limits` has it; empty where it does not apply."""
-        if rule.scope == "everyone_together":
-            return "everyone"
+    def find(self, tool: ToolDefinition, user_id: int) -> list[Counter]:
+        """Return the counters of the limits of this tool that apply to this person, as `policy.limits` chooses them."""
+        targets = [("all", None), ("tool", tool.id), *(("toolset", key) for key in tool.toolset_ids)]
+        rules = [self._rules[target] for target in targets if target in self._rules]
+        if not rules:
+            return []
+        own = f"user {user_id}"
         member = self._snapshot.members.get(user_id)
-        applies = (
-            rule.scope == "each_user"
-            or (rule.scope == "user" and rule.subject_id == user_id)
-            or (rule.scope == "each_member" and member is not None and rule.subject_id in member.group_ids)
-        )
-        return f"user {user_id}" if applies else ""
+        groups = member.group_ids if member is not None else EMPTY
+        subjects = [("each_user", None), ("user", user_id), *(("each_member", key) for key in groups)]
+        found = []
+        for by_subject in rules:
+            found += [self._counter(rule, "everyone") for rule in by_subject.get(("everyone_together", None), ())]
+            found += [self._counter(rule, own) for one in subjects for rule in by_subject.get(one, ())]
+        return found
 
     def _counter(self, rule: LimitRule, key: str) -> Counter:
         # Rules are told apart as objects: one that is not saved yet has no id of its own.
         found = self._counters.get((id(rule), key))
         if found is None:
-            rate: Any = self._rates.get(rule.rate) or _split_rate(rule.rate)
-            self._rates[rule.rate] = rate
-            found = self._counters[id(rule), key] = Counter(key, *rate)
+            limit, period_seconds = _split_rate(rule.rate)
+            found = self._counters[id(rule), key] = Counter(key, limit, period_seconds)
         return found
 
 

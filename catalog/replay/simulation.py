@@ -10,6 +10,7 @@ nothing is known, and calls of others whose arguments the viewer may not read ge
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, TypeAlias
@@ -92,6 +93,8 @@ class _Side:
         self._by_id: Mapping[tuple[str, int], Item] = snapshot.items
         self._known: set[int] = set()
         self._first_times: dict[int, frozenset[int]] = {}
+        asks = reach.all_asks(snapshot)
+        self._has_windows = any(rule.windows for rule in snapshot.grants) or any(rule.windows for rule in asks)
         self.asks_first_times = False
         """Whether a rule about the first time could ask about a call."""
 
@@ -103,7 +106,8 @@ class _Side:
         return found or self._by_name.get((attempt.kind, attempt.name))
 
     def find_windows(self, user_id: int, item: Item | None) -> set[tuple[Window, ...]]:
-        if item is None:
+        """Return the windows of all rules that can decide about a call of this item."""
+        if item is None or not self._has_windows:
             return set()
         grants = rules.find_applicable(self.snapshot, Requester(user_id), item, self._environment)
         found = {rule.windows for rule in grants}
@@ -169,15 +173,35 @@ class _Side:
         return found
 
     def _answer(self, user_id: int, item: Item, at: float, sent: Sent, known: frozenset[int] = frozenset()) -> Answer:
+        requester = Requester(user_id)
+        if sent.arguments is None:  # no pattern meets a text
+            return answers.answer(self.snapshot, requester, item, at, self._environment, sent, known=known)
         try:
             with patterns.regex_budget(CALL_SECONDS):
-                check_time = judgement.make_time_check(CALL_SECONDS)
-                requester = Requester(user_id)
                 return answers.answer(
-                    self.snapshot, requester, item, at, self._environment, sent, known=known, check_time=check_time
+                    self.snapshot, requester, item, at, self._environment, sent, known=known, check_time=_TimeCheck()
                 )
         except (patterns.BudgetError, RecursionError):
             return Answer(UNCLEAR, looked=True)
+
+
+class _TimeCheck:
+    """Raises BudgetError after the processor time for one call.
+
+    The clock of a thread is slow to read: it starts only when as much time has passed on the wall.
+    """
+
+    __slots__ = ("_began", "_check")
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter()
+        self._check: Callable[[], None] | None = None
+
+    def __call__(self) -> None:
+        if self._check is not None:
+            self._check()
+        elif time.perf_counter() - self._began > CALL_SECONDS:
+            self._check = judgement.make_time_check(CALL_SECONDS)
 
 
 class Simulation:
@@ -296,7 +320,7 @@ class Simulation:
     def _find_counters(self, side: _Side, user_id: int, item: Item | None) -> list[Counter]:
         if not isinstance(item, ToolDefinition) or item.id not in self._reach.counted:
             return []
-        return side.counters.find(side.snapshot.limits_by_tool.get(item.id, ()), user_id)
+        return side.counters.find(item, user_id)
 
 
 def _name(item: Item) -> str:
