@@ -72,8 +72,8 @@ class Pair:
     windows: tuple[tuple[Window, ...], ...]
     """Those that decide which answer holds."""
     counters: tuple[list[Counter], list[Counter]]
-    answers: dict[tuple[bool, ...], Kinds | None] = field(default_factory=dict)
-    """By which of the windows are open; None where arguments decide."""
+    answers: dict[tuple[bool, ...], tuple[str | None, str | None]] = field(default_factory=dict)
+    """By which of the windows are open: the answers without and with the change, None where arguments decide."""
 
     @property
     def item(self) -> Item:
@@ -236,7 +236,7 @@ class Simulation:
 
     def needs_arguments(self, attempt: Attempt, pair: Pair) -> bool:
         """Return whether `compare` has to know the arguments of a call."""
-        return pair.is_readable and self._is_decided(pair) and self._find_independent(attempt, pair) is None
+        return pair.is_readable and self._is_decided(pair) and None in self._find_independent(attempt, pair)
 
     def compare(self, attempt: Attempt, pair: Pair, read: Callable[[Item], Sent]) -> Kinds | None:
         """Return both answers to a call; None when they are the same for sure. Calls must come in order of time.
@@ -246,17 +246,16 @@ class Simulation:
         if not self._is_decided(pair):
             return None
         sides = (self._before, self._after)
-        values: tuple[list[int], list[int]] = ([], [])
-        kinds = self._find_independent(attempt, pair)
-        if kinds is None:
-            if not pair.is_readable:
+        found: list[tuple[str, list[int]]] = []
+        at = attempt.ms / 1000
+        for side, item, kind in zip(sides, pair.items, self._find_independent(attempt, pair), strict=True):
+            if kind is not None:
+                found.append((kind, []))
+            elif not pair.is_readable:
                 return UNREADABLE, UNREADABLE
-            at = attempt.ms / 1000
-            found = [
-                side.answer(pair.user_id, item, at, log_arguments.UNKNOWN if item is None else read(item))
-                for side, item in zip(sides, pair.items, strict=True)
-            ]
-            kinds, values = (found[0][0], found[1][0]), (found[0][1], found[1][1])
+            else:
+                found.append(side.answer(pair.user_id, item, at, log_arguments.UNKNOWN if item is None else read(item)))
+        kinds = (found[0][0], found[1][0])
         if UNCLEAR in kinds:
             # It counts in neither catalogue: otherwise a limit would tell the two apart by a call that nobody can tell.
             return kinds
@@ -267,23 +266,24 @@ class Simulation:
                 for kind, counters in zip(kinds, pair.counters, strict=True)
             )
             kinds = before, after
-        for side, kind, one in zip(sides, kinds, values, strict=True):
-            if kind == ASK and one:
-                side.remember(one)
+        for side, kind, (_, values) in zip(sides, kinds, found, strict=True):
+            if kind == ASK and values:
+                side.remember(values)
         return kinds
 
     def _is_decided(self, pair: Pair) -> bool:
         return not pair.is_same or any(pair.counters)
 
-    def _find_independent(self, attempt: Attempt, pair: Pair) -> Kinds | None:
+    def _find_independent(self, attempt: Attempt, pair: Pair) -> tuple[str | None, str | None]:
         state = self._find_state(pair, attempt.ms)
         if state not in pair.answers:
             if len(pair.answers) >= MAX_STATES:
                 pair.answers.clear()
             at = attempt.ms / 1000
-            before = self._before.find_independent(pair.user_id, pair.items[0], at)
-            after = self._after.find_independent(pair.user_id, pair.items[1], at)
-            pair.answers[state] = None if before is None or after is None else (before, after)
+            pair.answers[state] = (
+                self._before.find_independent(pair.user_id, pair.items[0], at),
+                self._after.find_independent(pair.user_id, pair.items[1], at),
+            )
         return pair.answers[state]
 
     def _find_state(self, pair: Pair, ms: int) -> tuple[bool, ...]:
