@@ -20,6 +20,8 @@ from catalog.exchange.values import FileError, Values
 from catalog.models import ImportBatch
 from catalog.models.base import CatalogueItem
 from catalog.policy import large_changes
+from catalog.policy.definitions import Snapshot
+from catalog.policy.loader import Loader
 
 Match = tuple[Any, Values]
 """A row of the database, and its values as a file has them."""
@@ -39,18 +41,24 @@ class Outcome:
     unchanged: int = 0
     made: list[CatalogueItem] = field(default_factory=list)
     """The tools, resources and prompts that were created."""
+    snapshots: tuple[Snapshot, Snapshot] | None = None
+    """The catalogue before and after the import, where they were asked for."""
 
 
-def run(content: Any, *, plan: bool = False, prune: bool = False, source: str = "") -> Outcome:
+def run(
+    content: Any, *, plan: bool = False, prune: bool = False, source: str = "", with_snapshots: bool = False
+) -> Outcome:
     """Import completely or not at all; a plan does everything and keeps nothing.
 
-    `source` names the file, for the batch of what it creates; without it, no batch is kept.
+    `source` names the file, for the batch of what it creates; without it, no batch is kept. `with_snapshots`: return
+    the catalogue before and after, also that of a plan.
     Calls are logged meanwhile: see `large_changes`. Raises FileError, and then nothing has changed.
     """
     sections = _check_sections(content)
 
     def work() -> Outcome:
         outcome = Outcome()
+        before = Loader().load() if with_snapshots else None
         named: list[tuple[Kind, Match]] = []
         for kind in KINDS:
             if kind.section in sections:
@@ -60,6 +68,8 @@ def run(content: Any, *, plan: bool = False, prune: bool = False, source: str = 
             _remove(kind, match, outcome)
         if source:
             import_batches.record(ImportBatch.Source.FILE, source, outcome.made)
+        if before is not None:
+            outcome.snapshots = (before, Loader().load())
         return outcome
 
     try:
