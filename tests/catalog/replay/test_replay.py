@@ -287,6 +287,12 @@ def test_what_is_denied_leaves_room_for_others() -> None:
     assert report.compared == 4, "nothing of bob's can change"
 
 
+def test_what_one_person_is_denied_leaves_room_for_others_where_they_share_a_limit() -> None:
+    log(call(30), call(29), call(28, BOB, THREE))
+    found = build(*EVERYTHING, limits=[limit("2/90d", ("all", None), "everyone_together")])
+    assert changes(run(found, deny(who=("user", ALICE)))) == {("allow", "deny"): 2, ("limit", "allow"): 1}
+
+
 def test_calls_that_ask_count_as_run_and_those_that_are_denied_do_not() -> None:
     log(call(30), call(29), call(28))
     asked = build(*EVERYTHING, asks=[ask()])
