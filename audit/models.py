@@ -14,6 +14,9 @@ from django.utils.translation import gettext_lazy as _
 
 from audit import local_time, outcomes
 
+TRIAL_NOTES = '"trials":[['
+"""Text in the rule code of the calls that a rule in trial would have decided otherwise; text of clients is escaped."""
+
 
 class Call(models.Model):
     """One attempt to use a tool, prompt or resource, and its status."""
@@ -78,6 +81,9 @@ class Call(models.Model):
             models.Index(fields=("outcome", "id"), name="audit_call_outcome"),
             models.Index(fields=("name", "id"), name="audit_call_name"),
             models.Index(fields=("user", "outcome", "id"), name="audit_call_user_outcome"),
+            models.Index(
+                fields=("id",), condition=models.Q(rule_reason__contains=TRIAL_NOTES), name="audit_call_trials"
+            ),
         )
         permissions = (
             ("cancel_call", gettext_noop("Can cancel running calls")),
