@@ -72,11 +72,11 @@ def iterate_calls(since: datetime, limit: int = MAX_CALLS) -> Iterator[NotedCall
     """Yield the calls since a time that have notes, the newest first, at most `limit`."""
     known: dict[str, tuple[Note, ...]] = {}  # one text for all calls of a person that one rule decided
     rows = find_noted(since).values_list(*_FIELDS)[:limit]
-    for *values, text in rows.iterator(_CHUNK_ROWS):
+    for key, user_id, username, method, name, target_id, outcome, text in rows.iterator(_CHUNK_ROWS):
         if text not in known:
             known[text] = read_notes(text)
         if known[text]:
-            yield NotedCall(*values, known[text])
+            yield NotedCall(key, user_id, username, method, name, target_id, outcome, known[text])
 
 
 def read_notes(text: str) -> tuple[Note, ...]:
