@@ -392,6 +392,7 @@ RULES: tuple[Rule, ...] = (
         "POST",
         at="admin/people/invitation/{people_invitation}/revoke/",
     ),
+    Rule("admin/trials/", needs("catalog.view_grant|catalog.view_limit|catalog.view_approvalrule")),
     Rule("admin/view-as/", needs("auth.view_user", "catalog.view_tool", "catalog.view_grant", "catalog.view_limit")),
     Rule("admin/access/people/", needs("auth.view_user")),
     Rule("admin/access/user/<int:pk>/", needs("auth.view_user"), at="admin/access/user/{user}/"),

@@ -43,6 +43,12 @@ GROUPS: tuple[tuple[Any, tuple[tuple[str, str], ...], tuple[tuple[str, str, Any,
                 ("catalog.review_tool",),
             ),
             ("pages:requests", "how_to_reg", gettext_lazy("Access requests"), ("catalog.view_accessrequest",)),
+            (
+                "pages:trials",
+                "science",
+                gettext_lazy("Rules in trial"),
+                ("catalog.view_grant|catalog.view_limit|catalog.view_approvalrule",),
+            ),
             ("pages:imports", "input", gettext_lazy("Imports"), ("catalog.view_tool",)),
             (
                 "pages:matrix",
@@ -99,7 +105,10 @@ GROUPS: tuple[tuple[Any, tuple[tuple[str, str], ...], tuple[tuple[str, str, Any,
         ),
     ),
 )
-"""The title of a group, its models (name, icon), and its other pages (address name, icon, title, permissions)."""
+"""The title of a group, its models (name, icon), and its other pages (address name, icon, title, permissions).
+
+A page needs every one of its permissions, where `a|b` is one of the two.
+"""
 
 
 def _needing_review(rows: Any) -> Any:
@@ -150,7 +159,7 @@ def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
     """
     groups: list[dict[str, Any]] = []
     user = request.user
-    allowed = {address for *_, others in GROUPS for address, _, _, needed in others if user.has_perms(needed)}
+    allowed = {address for *_, others in GROUPS for address, _, _, needed in others if _holds(user, needed)}
     badges = _count_badges(user, sorted(allowed & BADGES.keys()))
     links = {address: reverse(address) for *_, others in GROUPS for address, *_ in others}
     for title, entries, others in GROUPS:
@@ -177,6 +186,10 @@ def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
         "active": False,
     }
     return [{"items": [home, pages]}, *groups]
+
+
+def _holds(user: Any, needed: Iterable[str]) -> bool:
+    return all(any(user.has_perm(name) for name in one.split("|")) for one in needed)
 
 
 def _is_open(path: str, link: str, links: Iterable[str]) -> bool:
