@@ -176,5 +176,10 @@ def checks() -> Pool:
     return _pool("check", 4)
 
 
+def replays() -> Pool:
+    """Return the threads that replay logged calls for pages: one for each person."""
+    return _pool("replay", 2)
+
+
 def _pool(name: str, size: int) -> Pool:
     return parts.get(ThreadPools).pool(name, size)
