@@ -18,6 +18,7 @@ from unfold.decorators import display
 from audit.admin_filters import related_filter
 from catalog.admin.forms import ApprovalRuleForm
 from catalog.admin.grant_form import ConditionsAdmin
+from catalog.admin.replays import ReplayAdmin
 from catalog.admin.rule_links import RELATED
 from catalog.admin.rule_trials import TrialAdmin, TrialFilter
 from catalog.approvals import approvers
@@ -44,7 +45,7 @@ class ApproversFilter(admin.SimpleListFilter):
 
 
 @admin.register(ApprovalRule)
-class ApprovalRuleAdmin(TrialAdmin, ConditionsAdmin):
+class ApprovalRuleAdmin(ReplayAdmin, TrialAdmin, ConditionsAdmin):
     form = ApprovalRuleForm
     change_form_template = "admin/catalog/approvalrule/change_form.html"
     targets = ("tool", "toolset", "grant")

@@ -39,6 +39,7 @@ from catalog.admin.inlines import (
     ToolLimitInline,
 )
 from catalog.admin.quarantine import QuarantineAdmin, QuarantineFilter
+from catalog.admin.replays import ReplayAdmin
 from catalog.admin.rule_trials import TrialAdmin, TrialFilter
 from catalog.admin.secrets import SecretAdmin as SecretAdmin
 from catalog.admin.tool_tests import ToolTestAdmin as ToolTestAdmin
@@ -406,7 +407,7 @@ class RedundancyFilter(admin.SimpleListFilter):
 
 
 @admin.register(Grant)
-class GrantAdmin(TrialAdmin, GrantConditionsAdmin):
+class GrantAdmin(ReplayAdmin, TrialAdmin, GrantConditionsAdmin):
     form = GrantForm
     list_display = (
         *("number", "kind", "target_name", "subject_name", "restrictions"),
@@ -531,7 +532,7 @@ class GrantAdmin(TrialAdmin, GrantConditionsAdmin):
 
 
 @admin.register(Limit)
-class LimitAdmin(TrialAdmin):
+class LimitAdmin(ReplayAdmin, TrialAdmin):
     form = LimitForm
     list_display = ("number", "rate", "target_name", "subject_name", "state", "note")
     list_display_links = ("number", "rate")

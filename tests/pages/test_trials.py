@@ -181,6 +181,23 @@ def test_a_rule_that_changed_nothing_says_so(browser: Client, denial: Grant) -> 
     assert "No call would have had another answer so far." in read(browser)
 
 
+@pytest.mark.parametrize(
+    ("permissions", "texts"),
+    [
+        ((), []),
+        (("delete_grant",), ["End trial"]),
+        (("change_grant",), ["Replay"]),
+        (("change_grant", "delete_grant"), ["Put in force", "End trial", "Replay"]),
+    ],
+)
+def test_only_decisions_that_the_viewer_may_make_are_offered(
+    tool: Tool, permissions: tuple[str, ...], texts: list[str]
+) -> None:
+    factories.deny(None, tool, trial=True, replaces=factories.grant(None, tool))
+    text = read(staff("sam", "view_grant", *permissions))
+    assert re.findall(r'aria-describedby="trial-grant-[0-9]+-title">([^<]+)</a>', text) == texts
+
+
 def test_texts_of_calls_are_shown_as_text(browser: Client, denial: Grant, alice: User) -> None:
     log(alice, (denial, "allow", "deny"), name="<script>x</script>\u202e")
     text = read(browser)

@@ -80,7 +80,8 @@ class RuleView:
     edited: datetime | None
     """When the rule was last changed, where that is after its trial began."""
     address: str
-    may_replay: bool
+    decisions: list[tuple[str, str]]
+    """Text and address of each page where the viewer may decide about the rule or replay it."""
     tally: RuleTally | None
     """None where the viewer may not know the numbers."""
     totals: list[str]
@@ -176,7 +177,6 @@ class Presenter:
         found = self._tallies.get((kind, row.pk))
         replaced, edited = row.replaces, self._edited.get((kind, row.pk))
         address = reverse(f"admin:catalog_{model}_change", args=[row.pk])
-        may_change = self._request.user.has_perm(f"catalog.change_{model}")
         return RuleView(
             kind,
             row,
@@ -186,11 +186,21 @@ class Presenter:
             reverse(f"admin:catalog_{model}_change", args=[replaced.pk]) if replaced is not None else "",
             edited if edited is not None and (edited - row.trial_since).total_seconds() > 1 else None,
             address,
-            may_change,
+            self._list_decisions(row, address),
             found,
             _describe_totals(found) if found is not None else [],
             [self._present_row(one) for one in found.rows] if found is not None else [],
         )
+
+    def _list_decisions(self, row: Any, address: str) -> list[tuple[str, str]]:
+        model, user = row._meta.model_name, self._request.user
+        may_change, may_delete = (user.has_perm(f"catalog.{verb}_{model}") for verb in ("change", "delete"))
+        found = []
+        if may_change and (may_delete or row.replaces_id is None):
+            found.append((_("Put in force"), reverse(f"admin:catalog_{model}_put_in_force", args=[row.pk])))
+        if may_delete:
+            found.append((_("End trial"), reverse(f"admin:catalog_{model}_end_trial", args=[row.pk])))
+        return [*found, (_("Replay"), f"{address}#replay")] if may_change else found
 
     def _present_row(self, row: tally.Row) -> RowView:
         changes = [(before, after, number) for (before, after), number in row.changes.most_common()]
