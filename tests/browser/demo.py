@@ -67,6 +67,7 @@ def fill() -> dict[str, Any]:
     enter_secrets(people["alice"])
     newest = make_calls(people["alice"], people["bob"])
     make_approvals(people["alice"], people["bob"], analysts)
+    make_trials(tool, analysts)
     log.record("enabled", "tool", "calculate_sum")
     address_values |= {"tool": tool.pk, "catalog_tool": tool.pk, "call": newest, "audit_call": newest}
     address_values["catalog_tool_version"] = tool.history.first().pk
@@ -109,6 +110,27 @@ def make_calls(*users: Any) -> uuid.UUID:
     rows.save(*made)
     found: uuid.UUID = made[0].pk
     return found
+
+
+def make_trials(tool: Any, analysts: Any) -> None:
+    """A denial and a narrower grant in trial, and what they would have changed about a week of calls."""
+    from audit.models import Call
+    from audit.types import Reason
+    from catalog.models import Grant
+    from tests import factories, trial_notes
+
+    denial = trial_notes.begin(factories.deny(None, tool, trial=True, note="Nobody needs it any more."), days=7)
+    wide = Grant.objects.filter(group=analysts).order_by("pk").first()
+    narrow = factories.grant(
+        analysts, tool, trial=True, replaces=wide, conditions=[{"path": "/a", "op": "range", "maximum": 1000}]
+    )
+    trial_notes.begin(narrow, days=3)
+    for name, notes in (
+        ("calculate_sum", [["grant", denial.pk, "allow", "deny"]]),
+        ("read_file", [["grant", narrow.pk, "allow", "deny"]]),
+        ("get_weather", [["grant", narrow.pk, "allow", "deny"], ["grant", denial.pk, "allow", "ask"]]),
+    ):
+        Call.objects.filter(name=name).update(rule_reason=Reason("rule.grant", {"trials": notes}).text)
 
 
 def make_approvals(alice: Any, bob: Any, analysts: Any) -> None:

@@ -227,6 +227,11 @@ def open_next(page: Any) -> None:
     page.click("#waiting-title ~ article:has-text('bob') a.button")
 
 
+def replay(page: Any) -> None:
+    page.click("#replay [data-start]")
+    page.wait_for_selector("#replay [data-end]")
+
+
 def choose_tab(number: int) -> Callable[[Any], None]:
     return lambda page: page.locator(".tool-tabs [role=tab]").nth(number).click()
 
@@ -280,6 +285,8 @@ STATES: tuple[State, ...] = (
     State("admin-tool-access", "root", "/admin/catalog/tool/{tool}/change/", choose_tab(3)),
     State("admin-tool-changed", "root", "/admin/catalog/tool/{changed}/change/"),
     State("admin-grant-wrong", "root", "/admin/catalog/grant/add/", save),
+    State("admin-replay", "root", "/admin/catalog/grant/add/?effect=deny&tool={tool}&everyone=1#replay", replay),
+    State("admin-replay-wrong", "root", "/admin/catalog/limit/add/", replay),
     State("admin-user-wrong", "root", "/admin/auth/user/add/", save),
     State("admin-provider-wrong", "root", "/admin/identity/provider/add/", save),
     State("admin-review-queue", "root", "/admin/review/"),
