@@ -522,6 +522,7 @@ def _make_other_rows(tools: list[Any], people: list[Any], all_tools: int, all_us
     )
     _make_requests(tools, people, all_tools)
     _make_approvals(tools, people)
+    _make_trials(tools, people)
     BackupConfirmation.objects.get_or_create(pk=BackupConfirmation.ONLY, defaults={"confirmed_by": zero.username})
     ServingProcess.objects.filter(pk="estate").delete()
     if all_users:
@@ -568,6 +569,41 @@ def _make_requests(tools: list[Any], people: list[Any], all_tools: int) -> None:
             )
             for number, person in enumerate(people * 2)
         ),
+    )
+
+
+def _make_trials(tools: list[Any], people: list[Any]) -> None:
+    """Rules of every kind in trial, at most as many as there may be, and calls that many of them would have changed."""
+    from django.utils import timezone
+
+    from audit.types import Reason
+    from catalog.models import ApprovalRule, Grant, Limit
+    from catalog.models.rule_trials import MAX_TRIALS
+    from tests.audit import rows
+
+    since = timezone.now() - timedelta(days=60)
+    models = (Grant, Limit, ApprovalRule)
+    room = MAX_TRIALS - sum(model.everything.filter(trial=True).count() for model in models)
+    if not tools or not people or room < len(models):
+        return
+    started = {"trial": True, "trial_since": since}
+    grants = [Grant(tool=tool, everyone=True, effect="deny", **started) for tool in tools[: min(room, 47) - 2]]
+    made = _save(Grant, grants)
+    _save(Limit, [Limit(tool=tools[0], rate="7/m", **started)])
+    _save(ApprovalRule, [ApprovalRule(name=f"trial {room}", tool=tools[0], asks="person", **started)])
+    notes = [["grant", row.pk, "allow", "deny"] for row in made[:20]]
+    text = Reason("rule.grant", {"number": 1, "trials": notes}).text
+    rows.save(
+        *(
+            rows.build_call(
+                number,
+                user=people[number % len(people)],
+                name=tool_name(0),
+                rule_reason=text,
+                started_at=since + timedelta(seconds=room * 1_000 + number),
+            )
+            for number in range(len(tools))
+        )
     )
 
 

@@ -22,7 +22,7 @@ from tests.bench import estate, visits
 pytestmark = pytest.mark.django_db(transaction=True)  # inside a transaction the snapshot is read for every page
 
 MAX_PAGE_BYTES = 300_000
-MAX_QUERIES = 66
+MAX_QUERIES = 68
 """The page on which a user is deleted asks every table that has rows of users, once or twice."""
 MAX_EXTRA_QUERIES = {"/history/": 30, "/change/": 12}
 """For the few rows that these show at a time: two queries of a version, and one of whatever a grant or limit names."""

@@ -40,6 +40,7 @@ _COLUMNS = (
     "conditions",
     "windows",
     "flags",
+    "trial",
 )
 EVERYONE = 0
 """The column of grants to everyone, beside those of the groups."""
