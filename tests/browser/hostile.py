@@ -12,6 +12,8 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import quote
 
+from audit.types import Reason
+
 KEEP = object()
 PIECES = (
     '"><script>p()</script>',
@@ -101,6 +103,7 @@ CONDITION = {"path": f"/{PIECES[1]}", "op": "one_of", "values": list(PIECES)}
 PAIR = json.dumps(
     {FULL_ATTACK: FULL_ATTACK, "name": PIECES[0], "list": [FULL_ATTACK], "nested": {PIECES[1]: FULL_ATTACK}}
 )
+NOTES = [["grant", key, "allow", "deny"] for key in range(1, 21)]
 SPECIAL: dict[str, Any] = {
     # What the framework and the theme keep for themselves, and what is a key, a digest or a cipher.
     "auth.Permission": KEEP,
@@ -202,6 +205,10 @@ SPECIAL: dict[str, Any] = {
     "audit.Call.method": KEEP,
     "audit.Call.arguments": PAIR,
     "audit.Call.result": json.dumps(CONTENT),
+    # Some of them say what rules in trial would have changed.
+    "audit.Call.rule_reason": lambda number: (
+        Reason("rule.grant", {"name": FULL_ATTACK, "trials": NOTES}).text if number % 3 else FULL_ATTACK
+    ),
     "audit.Action.before": json.dumps({FULL_ATTACK: "before " + FULL_ATTACK, "gone": PIECES[0]}),
     "audit.Action.after": PAIR,
     "audit.SavedView.filters": json.dumps({"q": FULL_ATTACK, "tool": FULL_ATTACK, "user": PIECES[0]}),
@@ -271,7 +278,7 @@ def seed_everything() -> dict[str, Any]:
     from audit.format.uuid7 import new_id
     from audit.models import Checkpoint, SavedView, Verification
     from catalog.approvals import bindings
-    from catalog.models import AccessRequest, Approval, ApprovalRule, CallReport, Tool, Upstream
+    from catalog.models import AccessRequest, Approval, ApprovalRule, CallReport, Grant, Tool, Upstream
     from tests import census, factories
     from tests.audit import rows
     from toolhub.access.models import AccessToken
@@ -325,6 +332,7 @@ def seed_everything() -> dict[str, Any]:
         change_message="x",
     )
     token = AccessToken.objects.issue(alice, "client")[1]
+    Grant.everything.filter(trial=True).update(trial_since=now - timedelta(hours=1))
     count = poison()
     for row in Approval.objects.all():  # nobody sees a waiting request that toolhub did not write
         row.seal = bindings.seal(row)
