@@ -86,7 +86,7 @@ def _hides_all(value: Any) -> bool:
 
 
 def _refuse(catalogue: Snapshot, requester: Requester, item: Item) -> Rule | None:
-    """Return the rule that denies the item to this person whatever the grants say."""
+    """Return the rule that denies the item to this person before any grant is looked at."""
     present = catalogue.items.get((item.kind, item.id))
     if present is None:
         return rules.NOT_AVAILABLE
