@@ -194,12 +194,12 @@ class ApprovalRule(CatalogueRule):
 
 
 def find_approving_groups(group_ids: frozenset[int]) -> frozenset[int]:
-    """Return those of the groups whose members approve calls, by rules that are switched off too."""
-    rules = ApprovalRule.objects.filter(group__in=group_ids).order_by().values_list("group", flat=True)
+    """Return those of the groups whose members approve calls, by rules that are switched off or in trial too."""
+    rules = ApprovalRule.everything.filter(group__in=group_ids).order_by().values_list("group", flat=True)
     return frozenset(key for key in rules if key is not None)
 
 
 def approves_more(user_id: int, other_id: int) -> bool:
     """Return whether the first user is a member of a group that approves calls, and the second is not."""
-    rules = ApprovalRule.objects.filter(group__user=user_id).exclude(group__user=other_id)
+    rules = ApprovalRule.everything.filter(group__user=user_id).exclude(group__user=other_id)
     return bool(rules.exists())

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from django.conf import settings
-from django.db.models import Q
+from django.db.models import Manager, Q
 from django.utils import timezone
 
 from catalog.conditions import definitions, flags
@@ -28,27 +28,30 @@ Target: TypeAlias = tuple[int | None, int | None, int | None, int | None]
 def reaches_more(user_id: int, other_id: int) -> bool:
     """Return whether the first user is allowed a target that the second is not, or the second is denied more.
 
-    All grants of the first count, past and future ones too, whatever their flags; of the second, only those that apply
-    now. A grant with conditions or time windows reaches as much as one with the same ones, and less than one without.
-    A tool counts as another target than a toolset that contains it.
+    All grants of the first count, past and future ones and those in trial too, whatever their flags; of the second,
+    only those that apply now. A grant with conditions or time windows reaches as much as one with the same ones, and
+    less than one without. A tool counts as another target than a toolset that contains it.
     """
     comparison = _Comparison(user_id, other_id, timezone.now())
-    mine, theirs = _find_grants(user_id), _find_grants(other_id)
+    mine, theirs = _find_grants(user_id, Grant.everything), _find_grants(other_id, Grant.objects)
     allowed = [grant for grant in mine if grant.effect == Grant.Effect.ALLOW]
     usable = _by_target(grant for grant in theirs if grant.effect == Grant.Effect.ALLOW)
     if not all(any(comparison.allows(one, grant) for one in usable.get(_target(grant), ())) for grant in allowed):
         return True
     if not allowed:
         return False
-    protecting = _by_target(grant for grant in mine if grant.effect == Grant.Effect.DENY)
+    protecting = _by_target(grant for grant in mine if grant.effect == Grant.Effect.DENY and not grant.trial)
     denied = [grant for grant in theirs if grant.effect == Grant.Effect.DENY]
     return not all(any(comparison.denies(one, grant) for one in protecting.get(_target(grant), ())) for grant in denied)
 
 
 def find_groups_with_access(group_ids: frozenset[int]) -> frozenset[int]:
-    """Return those of the groups that have grants, denials or rate limits: whoever joins or leaves changes access."""
-    grants = Grant.objects.filter(group__in=group_ids).order_by().values_list("group", flat=True).distinct()
-    limits = Limit.objects.filter(group__in=group_ids).order_by().values_list("group", flat=True).distinct()
+    """Return those of the groups that have grants, denials or rate limits: whoever joins or leaves changes access.
+
+    Those in trial count: they may be put in force.
+    """
+    grants = Grant.everything.filter(group__in=group_ids).order_by().values_list("group", flat=True).distinct()
+    limits = Limit.everything.filter(group__in=group_ids).order_by().values_list("group", flat=True).distinct()
     return frozenset(key for key in (*grants, *limits) if key is not None)
 
 
@@ -115,9 +118,9 @@ def _find_values(name: str, user_id: int) -> set[str]:
     return {value for entries in parts.values_list("entries", flat=True) for value in entries}
 
 
-def _find_grants(user_id: int) -> list[Grant]:
-    """Return the grants of a user, their groups and everyone."""
-    return list({grant.pk: grant for grant in Grant.objects.filter(_concerns(user_id)).order_by()}.values())
+def _find_grants(user_id: int, rows: Manager[Grant]) -> list[Grant]:
+    """Return those of the grants that are for a user, their groups or everyone."""
+    return list({grant.pk: grant for grant in rows.filter(_concerns(user_id)).order_by()}.values())
 
 
 def _concerns(user_id: int) -> Q:

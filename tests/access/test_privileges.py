@@ -179,6 +179,22 @@ def test_groups_with_grants_are_for_those_who_may_change_grants(manager: User, c
     assert list(charlie.groups.all()) == [analysts]
 
 
+@pytest.mark.parametrize("kind", ["grant", "limit", "approval rule"])
+def test_groups_with_rules_in_trial_are_for_those_who_may_put_them_in_force(
+    manager: User, charlie: User, browser: Browser, kind: str
+) -> None:
+    group = factories.make_group("analysts")
+    if kind == "grant":
+        factories.grant(group, factories.make_tool("report"), trial=True)
+    elif kind == "limit":
+        factories.limit("1/d", group=group, trial=True)
+    else:
+        ApprovalRule.objects.create(name="Ask first", all_tools=True, group=group, trial=True)
+        allow(manager, *GRANTS)
+    assert save_account(browser(manager), charlie, groups=[group.pk])[0] == 200
+    assert not charlie.groups.exists()
+
+
 def test_groups_that_approve_are_for_those_who_may_change_approval_rules(
     manager: User, charlie: User, bob: User, browser: Browser
 ) -> None:
@@ -231,7 +247,10 @@ def test_a_group_that_holds_more_is_read_only(manager: User, browser: Browser) -
     assert Group.objects.filter(pk__in=[group.pk, other.pk]).count() == 2
 
 
-@pytest.mark.parametrize("access", ["tool", "group", "personal secret", "value", "value of a group", "approver"])
+@pytest.mark.parametrize(
+    "access",
+    ["tool", "group", "personal secret", "value", "value of a group", "approver", "tool in trial", "approver in trial"],
+)
 def test_the_sign_in_of_someone_with_other_tools_or_secrets_is_for_superusers(
     manager: User, alice: User, browser: Browser, access: str
 ) -> None:
@@ -243,8 +262,11 @@ def test_the_sign_in_of_someone_with_other_tools_or_secrets_is_for_superusers(
         factories.make_value_list("repositories", {alice: ["core", "site"], manager: ["core"]})
     elif access == "value of a group":
         factories.make_value_list("repositories", {factories.make_group("analysts", [alice]): ["core"]})
-    elif access == "approver":
-        make_rule(factories.make_group("approvers", [alice]))
+    elif access == "tool in trial":
+        factories.grant(alice, factories.make_tool("hers"), trial=True)
+    elif access.startswith("approver"):
+        group = factories.make_group("approvers", [alice])
+        ApprovalRule.objects.create(name="Ask", all_tools=True, group=group, trial=access == "approver in trial")
     else:
         secret = Secret.objects.create(name="her_token", kind=Secret.Kind.PERSONAL)
         PersonalSecret.objects.create(secret=secret, user=alice, value="x")
