@@ -329,7 +329,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "admin/catalog/limit/<int:pk>/put-in-force/",
-        needs("catalog.change_limit"),
+        needs("catalog.change_limit", "catalog.delete_limit"),
         "GET POST",
         at="admin/catalog/limit/{trial_limit}/put-in-force/",
     ),
@@ -341,7 +341,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "admin/catalog/approvalrule/<int:pk>/put-in-force/",
-        needs("catalog.change_approvalrule"),
+        needs("catalog.change_approvalrule", "catalog.delete_approvalrule"),
         "GET POST",
         at="admin/catalog/approvalrule/{trial_rule}/put-in-force/",
     ),
@@ -731,8 +731,15 @@ def create_address_values(owner: User) -> dict[str, Any]:
         "catalog.limit": limit,
         "catalog.approvalrule": approval_rule,
         "trial_grant": factories.grant(owner, tool, trial=True),
-        "trial_limit": factories.limit("7/m", tool, trial=True),
-        "trial_rule": ApprovalRule.objects.create(name="census (trial)", asks="person", tool=tool, trial=True),
+        "trial_limit": factories.limit("7/m", tool, trial=True, replaces=limit, note="of the trial"),
+        "trial_rule": ApprovalRule.objects.create(
+            name="census (trial)",
+            asks="person",
+            toolset=toolset,
+            trial=True,
+            replaces=approval_rule,
+            note="of the trial",
+        ),
         "catalog.approval": factories.make_approval(
             call_id=call.pk,
             user=owner,
