@@ -143,15 +143,13 @@ class TrialAdmin(HistoryAdmin):
             raise PermissionDenied
         if request.method == "POST":
             return redirect(self._do(request, row, ends=ends))
-        name = _name(row)
-        title = gettext("End the trial of %s") % name if ends else gettext("Put %s in force") % name
+        title = gettext("End a trial") if ends else gettext("Put a rule in force")
         context = {
             **self.admin_site.each_context(request),
             "title": title,
-            "opts": self.opts,
-            "original": row,
+            "content_title": title,
             "ends": ends,
-            "name": name,
+            "name": _name(row),
             "since": local_time.format_time_with_zone(row.trial_since, "minutes"),
             "replaced": _name(row.replaces) if row.replaces is not None else "",
             "changes": list_changes(row),
@@ -260,7 +258,7 @@ def _name_trial(rule: ApprovalRule) -> str:
     number = 0
     while True:
         number += 1
-        mark = gettext("(trial)") if number == 1 else gettext("(trial %(number)s)") % {"number": number}
+        mark = gettext("(changed)") if number == 1 else gettext("(changed %(number)s)") % {"number": number}
         name = f"{rule.name[: most - len(mark) - 1].rstrip()} {mark}"
         if not ApprovalRule.everything.filter(name__iexact=name).exists():
             return name

@@ -228,13 +228,13 @@ def test_a_change_of_a_grant_is_tried_and_put_in_force(browser: Client, alice: U
 
 def test_a_change_of_an_approval_rule_gets_a_name_of_its_own(browser: Client) -> None:
     rule = make_rule(name="Deletions", tool=make_customer_tool())
-    for number, expected in enumerate(("Deletions (trial)", "Deletions (trial 2)")):
+    for number, expected in enumerate(("Deletions (changed)", "Deletions (changed 2)")):
         form = browser.get(address("approvalrule", "add"), {"replaces": rule.pk}).context["adminform"].form
         assert form["name"].value() == expected, number
         make_rule(name=expected, all_tools=True, trial=True, replaces=rule)
     long = make_rule(name="x" * 100, all_tools=True)
     form = browser.get(address("approvalrule", "add"), {"replaces": long.pk}).context["adminform"].form
-    assert len(form["name"].value()) == 100 and form["name"].value().endswith(" (trial)")
+    assert len(form["name"].value()) == 100 and form["name"].value().endswith(" (changed)")
 
 
 def test_a_trial_ends_with_its_row_and_nothing_else(browser: Client, alice: User) -> None:
