@@ -74,6 +74,12 @@ class TrialAdmin(HistoryAdmin):
         classes = ("hidden",) if given.get("replaces") else ()
         return (*found, (_("Trial"), {"classes": classes, "fields": ("trial", "replaces")}))
 
+    def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        if db_field.name == "replaces":  # to who may not view rules, one that exists is as absent as any other
+            rows = self.model.objects.all()
+            kwargs["queryset"] = rows if self.has_view_or_change_permission(request) else rows.none()
+        return super().formfield_for_foreignkey(db_field, request, **kwargs)
+
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         """Return what the address gives; with `?replaces=`, the content of that rule, for those who may view it."""
         given: dict[str, Any] = super().get_changeform_initial_data(request)

@@ -111,6 +111,9 @@ def test_who_may_not_add_is_offered_no_trial_and_who_may_not_view_reads_nothing_
     blind = read(sign_in("add_grant"), address("grant", "add"), replaces=grant.pk)
     absent = read(sign_in("add_grant"), address("grant", "add"), replaces=999_999)
     assert "TICKET-77" not in blind and BANNER not in blind and BANNER not in absent
+    client = sign_in("add_grant")
+    for number in (grant.pk, 999_999):
+        assert "was deleted" in str(errors(client.post(address("grant", "add"), fill(grant, replaces=number))))
 
 
 @pytest.mark.parametrize("given", ["", "x", "-1", "9" * 30, "0", "999999"])
