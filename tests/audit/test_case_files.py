@@ -638,7 +638,7 @@ def make_rules(alice: User, bob: User) -> Tool:
     beta.percentage = 100
     beta.save()
     rules = {"conditions": [CONDITION], "windows": [WINDOW], "flags": ["beta"]}
-    grants = [Grant.objects.create(tool=tool, user=user, **rules) for user in (alice, bob)]
+    grants = [Grant.objects.create(tool=tool, user=user, trial=user == bob, **rules) for user in (alice, bob)]
     for row in (*grants, beta, ours):
         row.delete()
     return tool
@@ -660,6 +660,7 @@ def test_a_case_file_has_the_value_lists_and_flags_that_its_grants_name(
     assert examine(path).ok
     for line in lines(path, "grants.jsonl"):
         assert (line["conditions"], line["windows"], line["flags"]) == ([CONDITION], [WINDOW], ["beta"])
+        assert (line["trial"], line["replaces_id"]) == (line["user_id"] == bob.pk, None)
     versions = [(line["change"], line["name"]) for line in lines(path, "value-lists.jsonl")]
     assert versions == [("created", "ours"), ("deleted", "ours")]
     flags = [(line["change"], line["percentage"]) for line in lines(path, "flags.jsonl")]

@@ -60,7 +60,7 @@ def test_undoing_removes_exactly_what_nobody_used_or_changed(browser: Client, al
     tools["renamed"].save()
     Tool.objects.filter(name="off").update(enabled=False)
     factories.grant(alice, tools["granted"])
-    factories.deny(alice, tools["denied"])
+    factories.deny(alice, tools["denied"], trial=True)
     factories.limit("3/m", tools["limited"])
     ToolTest.objects.create(tool=tools["tested"], name="one")
     rows.save(rows.build_call(user=alice, name="called", target_id=tools["called"].pk, method="tools/call"))
