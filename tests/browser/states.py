@@ -210,6 +210,12 @@ def open_filters(page: Any) -> None:
     page.wait_for_function("document.getElementById('changelist-filter').contains(document.activeElement)")
 
 
+def save_gone(page: Any) -> None:
+    """Save a change of a rule that somebody deletes meanwhile."""
+    page.locator("#id_replaces").evaluate("field => { field.value = 999999999 }")
+    save(page)
+
+
 def open_all(page: Any) -> None:
     page.evaluate("for (const part of document.querySelectorAll('main details')) part.open = true")
 
@@ -281,6 +287,9 @@ STATES: tuple[State, ...] = (
     State("admin-list-none", "root", "/admin/catalog/tool/?q=nothing-has-this-text"),
     State("admin-calls-none", "root", "/admin/audit/call/?q=nothing-has-this-text"),
     State("admin-tool-wrong", "root", "/admin/catalog/tool/add/", save),
+    State("admin-grant-change-tried", "root", "/admin/catalog/grant/add/?replaces={catalog_grant}"),
+    State("admin-grant-in-trial", "root", "/admin/catalog/grant/{trial_grant}/change/"),
+    State("admin-grant-replaced-gone", "root", "/admin/catalog/grant/add/?replaces={catalog_grant}", save_gone),
     State("admin-tool-parameters", "root", "/admin/catalog/tool/{tool}/change/", choose_tab(1)),
     State("admin-tool-access", "root", "/admin/catalog/tool/{tool}/change/", choose_tab(3)),
     State("admin-tool-changed", "root", "/admin/catalog/tool/{changed}/change/"),
