@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 from uuid import UUID
 
 from audit.queries import trials
-from audit.queries.search import time_of
+from audit.queries.search import id_at, time_of
 from audit.queries.trials import NotedCall
 
 MAX_READ_CALLS = trials.MAX_CALLS
@@ -24,6 +24,8 @@ Key: TypeAlias = tuple[str, int]
 """The kind of a rule and its id, as notes name it."""
 Change: TypeAlias = tuple[str, str]
 """The answer without the rule, and with it: `allow`, `deny`, `ask` or `limit`."""
+_Pair: TypeAlias = tuple[int | None, str, str, str]
+"""Id and name of a person, the method, and the name of an item."""
 
 
 @dataclass(slots=True)
@@ -83,38 +85,43 @@ def count(since: Mapping[Key, datetime], reader_id: int | None = None) -> Tally:
     found = {key: _Rule() for key in since}
     if not found:
         return Tally({}, None)
+    first = {key: id_at(start) for key, start in since.items()}
     number, oldest = 0, None
     for call in trials.iterate_calls(min(since.values()), MAX_READ_CALLS):
-        number, oldest = number + 1, time_of(call.id)
+        number, oldest = number + 1, call.id
         for note in call.notes:
             key = (note.kind, note.rule_id)
-            if key in found and oldest >= since[key]:
+            if key in found and call.id >= first[key]:
                 found[key].add(call, (note.real, note.tried))
     tallies = {key: rule.close(reader_id) for key, rule in found.items()}
-    return Tally(tallies, oldest if number >= MAX_READ_CALLS else None)
+    return Tally(tallies, time_of(oldest) if oldest is not None and number >= MAX_READ_CALLS else None)
 
 
 class _Rule:
-    """The calls of one rule while they are counted."""
+    """The calls of one rule while they are counted: there can be as many pairs of person and item as calls."""
 
     def __init__(self) -> None:
-        self._rows: dict[tuple[int | None, str, str, str], Row] = {}
+        self.changes: Counter[Change] = Counter()
+        self._numbers: dict[_Pair, int] = {}
+        self._rows: dict[_Pair, dict[Change, int]] = {}
+        self._newest: dict[_Pair, list[UUID]] = {}
 
     def add(self, call: NotedCall, change: Change) -> None:
-        key = (call.user_id, call.username, call.method, call.name)
-        row = self._rows.get(key)
-        if row is None:
-            row = self._rows[key] = Row(*key)
-        row.changes[change] += 1
-        if len(row.newest) < MAX_ROW_CALLS:
-            row.newest.append(call.id)
+        pair = (call.user_id, call.username, call.method, call.name)
+        self.changes[change] += 1
+        if pair not in self._rows:
+            self._numbers[pair], self._rows[pair], self._newest[pair] = 1, {change: 1}, [call.id]
+            return
+        self._numbers[pair] += 1
+        self._rows[pair][change] = self._rows[pair].get(change, 0) + 1
+        if len(self._newest[pair]) < MAX_ROW_CALLS:
+            self._newest[pair].append(call.id)
 
     def close(self, reader_id: int | None) -> RuleTally:
-        changes: Counter[Change] = Counter()
-        for row in self._rows.values():
-            changes.update(row.changes)
-        readable = [row for row in self._rows.values() if reader_id is None or row.user_id == reader_id]
-        readable.sort(key=lambda row: (-row.calls, row.username, row.name))
-        rows, others = readable[:MAX_ROWS], readable[MAX_ROWS:]
-        shown = sum(row.calls for row in readable)
-        return RuleTally(changes, rows, len(others), sum(row.calls for row in others), changes.total() - shown)
+        readable = [pair for pair in self._rows if reader_id is None or pair[0] == reader_id]
+        readable.sort(key=lambda pair: (-self._numbers[pair], pair[1], pair[3]))
+        shown, others = readable[:MAX_ROWS], readable[MAX_ROWS:]
+        rows = [Row(*pair, Counter(self._rows[pair]), self._newest[pair]) for pair in shown]
+        more = sum(self._numbers[pair] for pair in others)
+        not_shown = self.changes.total() - more - sum(row.calls for row in rows)
+        return RuleTally(self.changes, rows, len(others), more, not_shown)
