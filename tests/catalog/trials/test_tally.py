@@ -45,11 +45,14 @@ def test_a_note_of_another_kind_with_the_same_number_is_not_counted(denial: Gran
     assert tally.count({limit: timezone.now() - timedelta(days=1)}).rules[limit].calls == 0
 
 
-def test_calls_before_the_trial_are_not_counted(denial: Grant, alice: User) -> None:
-    old = timezone.now() - timedelta(days=2)
-    log(alice, (denial, "allow", "deny"), started_at=old)
-    log(alice, (denial, "allow", "deny"), number=1)
-    assert count(denial).rules["grant", denial.pk].calls == 1
+def test_calls_before_the_trial_of_a_rule_are_not_counted_for_it(denial: Grant, alice: User) -> None:
+    older = begin(factories.deny(alice, factories.make_tool("other"), trial=True), days=3)
+    both = ((denial, "allow", "deny"), (older, "allow", "deny"))
+    for days in (2, 4):
+        log(alice, *both, started_at=timezone.now() - timedelta(days=days))
+    log(alice, *both, number=1)
+    found = count(denial, older).rules
+    assert found["grant", denial.pk].calls == 1 and found["grant", older.pk].calls == 2
 
 
 def test_each_rule_has_the_calls_that_it_would_have_changed_by_answer_person_and_item(
