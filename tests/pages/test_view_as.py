@@ -17,7 +17,7 @@ from tests import factories
 from toolhub.access.models import AccessToken
 
 pytestmark = pytest.mark.django_db
-LOADING_QUERIES = 17
+LOADING_QUERIES = 18
 """Queries of reading the catalogue, which a test's open transaction makes every page do again."""
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
 
