@@ -58,11 +58,12 @@ def is_hidden_at(arguments: Any, steps: Iterable[str | None]) -> bool:
         if not isinstance(arguments, dict) or step not in arguments:
             return False
         arguments = arguments[step]
-    return _has_hidden(arguments)
+    return has_hidden(arguments)
 
 
-def _has_hidden(value: Any) -> bool:
+def has_hidden(value: Any) -> bool:
+    """Return whether a value, or anything in it, is hidden."""
     if hides(value):
         return True
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return any(_has_hidden(one) for one in inside)
+    return any(has_hidden(one) for one in inside)

@@ -4,6 +4,8 @@ Both answers are computed: what the log has was decided by older rules. Starts a
 time windows as they were at the time of the call. Rate limits begin with empty counters and count the calls that would
 run. Calls that ask count as approved: the first one with a value asks, and later ones with that value are known.
 
+Calls that were rejected because their arguments do not fit the tool are rejected without and with the change.
+
 Most answers do not depend on arguments. They are found once for each person and item, by an answer to a call of which
 nothing is known, and calls of others whose arguments the viewer may not read get no other answer.
 """
@@ -15,9 +17,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, TypeAlias
 
+from audit import outcomes
 from catalog.calls import judgement
 from catalog.canonical import dumps
 from catalog.conditions import windows
+from catalog.conditions.definitions import FIXED
 from catalog.conditions.windows import Window
 from catalog.policy import answers, asking, rules
 from catalog.policy.answers import ALLOW, ASK, DENY, UNCLEAR, Answer, Sent
@@ -28,7 +32,7 @@ from catalog.replay import log_arguments, reach
 from catalog.replay.counters import Counter, Counters, take
 from catalog.replay.reach import Reach
 from catalog.replay.report import LIMIT, Viewer
-from catalog.schemas import patterns, validator
+from catalog.schemas import errors, patterns, validator
 
 MAX_PAIRS: Final = 20_000
 """Pairs of person and item of which answers are kept."""
@@ -56,6 +60,8 @@ class Attempt(Protocol):
     def name(self) -> str: ...
     @property
     def target_id(self) -> int | None: ...
+    @property
+    def outcome(self) -> str: ...
     @property
     def ms(self) -> int: ...
 
@@ -95,6 +101,7 @@ class _Side:
         self._first_times: dict[int, frozenset[int]] = {}
         asks = reach.all_asks(snapshot)
         self._has_windows = any(rule.windows for rule in snapshot.grants) or any(rule.windows for rule in asks)
+        self._fixes_values = any(one.operator == FIXED for rule in snapshot.grants for one in rule.conditions)
         self.asks_first_times = False
         """Whether a rule about the first time could ask about a call."""
 
@@ -142,6 +149,18 @@ class _Side:
                 return UNCLEAR, []
         asked = {rule.id for ask in found.asks for rule in ask.rules}
         return found.kind, [value for rule, value in values.items() if rule in asked and rule not in hidden]
+
+    def is_unfit(self, item: Item | None, read: Callable[[Item], Sent]) -> bool:
+        """Return whether arguments do not fit the definition of a tool, as far as the log shows them."""
+        if not isinstance(item, ToolDefinition):
+            return item is None
+        sent = read(item)
+        if sent.arguments is None or log_arguments.has_hidden(sent.arguments):
+            return False
+        with patterns.regex_budget(CALL_SECONDS):  # a check sets its own, and this one lifts it
+            problem = validator.validator(item.hash, item.input_schema)(sent.arguments, CALL_SECONDS)
+        # A grant may have filled in what is missing: the log has what a rejected call sent.
+        return problem is not None and not (problem.code == errors.MISSING and self._fixes_values)
 
     def remember(self, values: Iterable[int]) -> None:
         """Remember values of an approved call."""
@@ -236,7 +255,9 @@ class Simulation:
 
     def needs_arguments(self, attempt: Attempt, pair: Pair) -> bool:
         """Return whether `compare` has to know the arguments of a call."""
-        return pair.is_readable and self._is_decided(pair) and None in self._find_independent(attempt, pair)
+        if not (pair.is_readable and self._is_decided(pair)):
+            return False
+        return attempt.outcome == outcomes.INVALID_ARGUMENTS or None in self._find_independent(attempt, pair)
 
     def compare(self, attempt: Attempt, pair: Pair, read: Callable[[Item], Sent]) -> Kinds | None:
         """Return both answers to a call; None when they are the same for sure. Calls must come in order of time.
@@ -266,10 +287,21 @@ class Simulation:
                 for kind, counters in zip(kinds, pair.counters, strict=True)
             )
             kinds = before, after
+        if attempt.outcome == outcomes.INVALID_ARGUMENTS and pair.is_readable and self._is_unfit(pair, read):
+            return None  # it counts for the limits, and nothing else comes of it
         for side, kind, (_, values) in zip(sides, kinds, found, strict=True):
             if kind == ASK and values:
                 side.remember(values)
         return kinds
+
+    def _is_unfit(self, pair: Pair, read: Callable[[Item], Sent]) -> bool:
+        """Return whether the arguments of a rejected call do not fit the tool in either catalogue, whatever rules say.
+
+        Conditions have rejected some that do.
+        """
+        return all(
+            side.is_unfit(item, read) for side, item in zip((self._before, self._after), pair.items, strict=True)
+        )
 
     def _is_decided(self, pair: Pair) -> bool:
         return not pair.is_same or any(pair.counters)

@@ -57,7 +57,7 @@ def ask(target: tuple[str, int | None] = ("tool", 1), *conditions: dict[str, Any
     return AskRule(target_kind=target[0], target_id=target[1], conditions=found, **values)
 
 
-def call(ago: float = 60.0, user: int = ALICE, tool: Any = ONE, /, arguments: Any = None, **fields: Any) -> Call:
+def call(ago: float = 60.0, user: int | None = ALICE, tool: Any = ONE, /, arguments: Any = None, **fields: Any) -> Call:
     """A call so many seconds ago, not saved; arguments that are a text are logged as they are."""
     text = arguments if isinstance(arguments, str) else json.dumps({} if arguments is None else arguments)
     values = {"target_id": tool.id, "name": getattr(tool, "uri", tool.name), "username": f"user{user}"}

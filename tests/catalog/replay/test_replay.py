@@ -177,6 +177,25 @@ def test_hidden_arguments_matter_only_where_a_condition_looks_at_them() -> None:
     assert changes(run(build(*EVERYTHING), deny(EMEA))) == {("allow", "deny"): 1}
 
 
+def test_arguments_that_never_fitted_the_tool_are_rejected_whatever_the_rules_say() -> None:
+    invalid = {"outcome": outcomes.INVALID_ARGUMENTS}
+    hidden = {"note": {"$redacted": "hmac-sha256:0123456789abcdef", "length": 4}}
+    log(
+        call(arguments={"amount": "many"}, **invalid),
+        call(arguments={"amount": 5}, **invalid),
+        call(arguments=hidden, **invalid),
+        call(5, BOB, arguments={"amount": "many"}, **invalid),
+    )
+    found = build(*EVERYTHING)
+    report = run(found, deny())
+    assert [(row.user_id, row.calls) for row in report.rows] == [(ALICE, 2)]
+    assert (report.compared, report.same) == (4, 2), "a condition may have rejected the two that could fit"
+    assert changes(run(found, Change(asks=(ask(first_time=("amount",)),)))) == {("allow", "ask"): 2}
+    limited = run(found, Change(limits=(limit("1/90d"),)))
+    assert changes(limited) == {("allow", "limit"): 2}, "what does not fit counts, and is rejected"
+    assert changes(run(found, deny(), viewer=Viewer(BOB, False))) == {("allow", "deny"): 3}
+
+
 def test_prompts_and_addresses_have_arguments_as_well() -> None:
     prompts = [call(5, ALICE, PROMPT, {"region": one}, method="prompts/get") for one in ("emea", "apac")]
     reads = [call(5, ALICE, TEMPLATE, method="resources/read", name=f"regions://{one}") for one in ("emea", "apac", "")]
