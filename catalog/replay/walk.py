@@ -22,8 +22,12 @@ from catalog.replay.tally import Tally
 
 PIECE_SECONDS: Final = 0.002
 """Longest time of work between two pauses."""
-PIECE_CALLS: Final = 16
+PIECE_CALLS: Final = 4
 """Calls after which a pause may be due."""
+
+
+class _Cancelled(Exception):
+    """The signal that nobody waits for the report any more."""
 
 
 class Rest:
@@ -59,7 +63,13 @@ def replay(
     """
     if not MIN_DAYS <= days <= MAX_DAYS:
         raise ValueError(f"a replay takes {MIN_DAYS} to {MAX_DAYS} days, not {days}")
-    return _walk(before, after, change, days, viewer, pause, is_cancelled)
+
+    def breathe() -> None:
+        if is_cancelled():
+            raise _Cancelled
+        pause()
+
+    return _walk(before, after, change, days, viewer, breathe)
 
 
 def _walk(
@@ -68,26 +78,27 @@ def _walk(
     change: Change,
     days: int,
     viewer: Viewer,
-    pause: Callable[[], None],
-    is_cancelled: Callable[[], bool],
+    breathe: Callable[[], None],
 ) -> Iterator[Progress | Report]:
+    """Do the work of `replay`; what `breathe` raises between two pieces of it ends it."""
     if change != NO_CHANGE:
         after = reach.apply(after, change)
     until = timezone.now()
     since = until - timedelta(days=days)
     reached = reach.find(before, after)
     simulation = Simulation(before, after, reached, viewer, settings.ENVIRONMENT, until.timestamp())
-    pause()
     period = (timestamps.to_ms(since), timestamps.to_ms(until))
     done, total = 0, attempts.count(*period)
     tally, chosen = Tally(), AttemptFilter()
     yield Progress(done, total)
-    for batch in attempts.read(*period, reached) if reached.items else _nothing(total):
-        _compare(batch.calls, simulation, tally, chosen, pause)
-        done += batch.scanned
-        if is_cancelled():
-            return
-        yield Progress(done, max(done, total))
+    try:
+        for batch in attempts.read(*period, reached) if reached.items else _nothing(total):
+            _compare(batch.calls, simulation, tally, chosen, breathe)
+            breathe()
+            done += batch.scanned
+            yield Progress(done, max(done, total))
+    except _Cancelled:
+        return
     yield tally.report(
         days,
         since,
@@ -108,7 +119,7 @@ def _compare(
     simulation: Simulation,
     tally: Tally,
     chosen: AttemptFilter,
-    pause: Callable[[], None],
+    breathe: Callable[[], None],
 ) -> None:
     pairs: list[tuple[LoggedCall, Pair]] = []
     needed = []
@@ -119,7 +130,7 @@ def _compare(
             if simulation.needs_arguments(call, pair):
                 needed.append(call.id)
         if number % PIECE_CALLS == 0:
-            pause()
+            breathe()
     texts = attempts.read_arguments(needed)
     for number, (call, pair) in enumerate(pairs):
 
@@ -128,4 +139,4 @@ def _compare(
 
         tally.add(call, pair, simulation.compare(call, pair, read))
         if number % PIECE_CALLS == 0:
-            pause()
+            breathe()

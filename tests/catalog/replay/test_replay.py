@@ -431,6 +431,14 @@ def test_a_cancelled_replay_ends_without_a_report(monkeypatch: pytest.MonkeyPatc
     found = build(*EVERYTHING)
     steps = walk.replay(found, found, deny(), 1, AUDITOR, is_cancelled=lambda: True)
     assert [type(step) for step in steps] == [Progress]
+    asked: list[None] = []
+
+    def is_cancelled() -> bool:
+        asked.append(None)
+        return len(asked) > 4
+
+    steps = walk.replay(found, found, deny(), 1, AUDITOR, is_cancelled=is_cancelled)
+    assert [step.done for step in steps if isinstance(step, Progress)] == [0], "it ends within a batch"
 
 
 def test_lists_are_bounded_and_say_how_much_they_omit(monkeypatch: pytest.MonkeyPatch) -> None:
