@@ -3041,6 +3041,6 @@ FAULTS: tuple[Fault, ...] = (
         "catalog/replay/background.py",
         "        cancelled.set()\n",
         "        pass\n",
-        "tests/catalog/test_replay_form.py --timeout=120",
+        "tests/catalog/test_replay_form.py",
     ),
 )
