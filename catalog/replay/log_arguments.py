@@ -36,9 +36,12 @@ def read(text: str, item: Item, name: str) -> Sent:
         return _read_address(item, name)
     try:
         found = json.loads(text)
+        hides_some = has_hidden(found)
     except (ValueError, RecursionError):
         return UNKNOWN
-    return Sent(found, hides) if isinstance(found, dict) and REDACTED not in found else UNKNOWN
+    if not isinstance(found, dict) or REDACTED in found:
+        return UNKNOWN
+    return Sent(found, hides) if hides_some else Sent(found)
 
 
 def _read_address(item: ResourceDefinition, name: str) -> Sent:
