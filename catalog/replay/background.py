@@ -31,8 +31,13 @@ async def run(
         for step in steps(cancelled.is_set):
             loop.call_soon_threadsafe(queue.put_nowait, step)
 
+    def finish(done: asyncio.Future[None]) -> None:
+        if not done.cancelled():
+            done.exception()  # asked for, so that nothing is logged where nobody waits for it any more
+        queue.put_nowait(None)
+
     running = asyncio.ensure_future(threads.replays().run(lambda: context.run(work), WAIT_SECONDS, user_id))
-    running.add_done_callback(lambda _done: queue.put_nowait(None))
+    running.add_done_callback(finish)
     try:
         while (step := await queue.get()) is not None:
             yield step

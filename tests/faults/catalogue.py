@@ -2995,6 +2995,13 @@ FAULTS: tuple[Fault, ...] = (
         "tests/pages/test_trials.py",
     ),
     Fault(
+        "who may not read calls does not hear of each one",
+        "toolhub/pages/trials.py",
+        "    if not reads_calls or oldest is None:\n",
+        "    if oldest is None:\n",
+        "tests/pages/test_trials.py",
+    ),
+    Fault(
         "a condition that was there since the trial began hides its numbers",
         "catalog/trials/readability.py",
         "        yield from map(_target_of, versions.filter(looks, id__in=changed).iterator())\n",
