@@ -68,13 +68,13 @@ def count(since_ms: int, until_ms: int) -> int:
 
 def read(since_ms: int, until_ms: int, reach: Reach) -> Iterator[Batch]:
     """Yield all calls of a period that the change can reach, in the order in which they were made."""
-    rows = _period(since_ms, until_ms).order_by("pk")
-    chosen = _choose(reach)
-    start = first_id_of(since_ms)
+    # One bound on each side: with two, SQLite may begin or end at the wider one, and each batch reads the whole period.
+    chosen, rows = _choose(reach), Call.objects.order_by("pk")
+    start, end = first_id_of(since_ms), first_id_of(until_ms)
     while True:
         part = rows.filter(pk__gte=start)
-        keys = list(part.values_list("pk", flat=True)[BATCH_ROWS - 1 : BATCH_ROWS])
-        whole = part.filter(pk__lte=keys[0]) if keys else part
+        keys = list(part.filter(pk__lt=end).values_list("pk", flat=True)[BATCH_ROWS - 1 : BATCH_ROWS])
+        whole = part.filter(pk__lte=keys[0]) if keys else part.filter(pk__lt=end)
         scanned = BATCH_ROWS if keys else whole.count()
         found = [LoggedCall._make(row) for row in whole.filter(chosen).values_list(*LoggedCall._fields)]
         yield Batch(scanned, found)
