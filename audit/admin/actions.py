@@ -30,7 +30,8 @@ from audit.export import rows as export_rows
 from audit.format import chain
 from audit.models import Action
 from audit.queries import lookup
-from audit.queries.search import CallSearch, Page, id_at, page
+from audit.queries.search import CallSearch, Page, page
+from audit.queries.spans import Span
 from toolhub import invisible
 
 MAX_LISTED_CHARACTERS = 4_000
@@ -69,11 +70,11 @@ class ActionAdmin(ReadOnlyAdmin):
         return [path("export/", address, name="audit_action_export"), *urls]
 
     def page(self, request: HttpRequest, *, before: str, after: str) -> Page:
-        rows, rest = self._find(request)
+        rows, span, rest = self._find(request)
         lengths = {f"{name}_length": Length(name) for name in ("before", "after")}
         rows = rows.defer("before", "after").annotate(**lengths)
         rows = rows.annotate(short_before=_value_if_short("before"), short_after=_value_if_short("after"))
-        return page(rows, rest, before=before, after=after)
+        return page(rows, rest, before=before, after=after, span=span)
 
     @method_decorator(require_safe)
     def export(self, request: HttpRequest) -> HttpResponseBase:
@@ -84,20 +85,15 @@ class ActionAdmin(ReadOnlyAdmin):
         if kind not in export_rows.FORMATS:
             known = ", ".join(export_rows.FORMATS)
             return HttpResponseBadRequest(f"format must be one of {known}", content_type="text/plain")
-        rows, rest = self._find(request)
+        rows, span, rest = self._find(request)
         log.record("exported", "admin activity", "download", None, {"format": kind, "filters": _filters(request)})
         name = f"admin-activity-{timezone.now():%Y%m%d-%H%M%S}.{kind}"
-        return views.download(request, activity.chunks(rows, rest, kind), export_rows.FORMATS[kind], name)
+        return views.download(request, activity.chunks(rows, span, rest, kind), export_rows.FORMATS[kind], name)
 
-    def _find(self, request: HttpRequest) -> tuple[QuerySet[Action], Q | None]:
-        """Return the rows of the time span, and the condition on them."""
+    def _find(self, request: HttpRequest) -> tuple[QuerySet[Action], Span, Q | None]:
+        """Return the rows, the interval that is searched, and the condition on them."""
         search = CallSearch.from_parameters(request.GET)
         rows, rest = Action.objects.all(), Q()
-        since, until = search.interval()
-        if since is not None:
-            rows = rows.filter(pk__gte=id_at(since))
-        if until is not None:
-            rows = rows.filter(pk__lt=id_at(until))
         for name, known in (("actor", ()), ("verb", verbs.VERBS), ("kind", verbs.KINDS)):
             if value := str(request.GET.get(name) or "").strip():
                 # A known code matches exactly; any other text, which only a URL can have, matches as a part.
@@ -110,7 +106,7 @@ class ActionAdmin(ReadOnlyAdmin):
                 | Q(before__icontains=spelled)
                 | Q(after__icontains=spelled)
             )
-        return rows, rest or None
+        return rows, search.find_span(), rest or None
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         if not self.has_view_permission(request):

@@ -27,6 +27,7 @@ from audit.format.checkpoint import SignedCheckpoint, read_heads
 from audit.integrity import checkpoints, verification
 from audit.integrity.links import LATE_MS, PRUNE_KIND, PRUNE_VERB
 from audit.models import Action, Checkpoint, Link
+from audit.queries import spans
 from audit.queries.search import CallSearch, id_at
 from audit.writing.stores.shared import SharedStore
 
@@ -185,7 +186,7 @@ def _list_actions(case: Case, seen: _Seen) -> Iterator[dict[str, Any]]:
     # An empty condition would add nothing to the other one.
     wanted = wanted | Q(verb=PRUNE_VERB, kind=PRUNE_KIND) if wanted else wanted
     found = Action.objects.filter(wanted)
-    for batch in activity.iterate_batches(found):
+    for batch in activity.iterate_batches(found, spans.ALL):
         for action in batch:
             seen.link_ids.append(action.link)
             seen.note_time(action.at)

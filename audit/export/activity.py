@@ -9,6 +9,7 @@ from django.db.models import Q, QuerySet
 
 from audit.export import rows
 from audit.models import Action
+from audit.queries.spans import Span
 
 FIELDS = ("id", "at", "actor", "verb", "kind", "target", "before", "after", "link")
 
@@ -18,20 +19,19 @@ def serialize(action: Action) -> dict[str, Any]:
     return {name: rows.serialize_value(getattr(action, name)) for name in FIELDS}
 
 
-def iterate_batches(found: QuerySet[Action], rest: Q | None = None) -> Iterator[list[Action]]:
-    """Yield the matching changes, newest first, in batches that limit memory and locks."""
+def iterate_batches(found: QuerySet[Action], span: Span, rest: Q | None = None) -> Iterator[list[Action]]:
+    """Yield the matching changes of an interval, newest first, in batches that limit memory and locks."""
     found = found.order_by("-pk") if rest is None else found.filter(rest).order_by("-pk")
-    below: Any = None
-    while batch := list((found if below is None else found.filter(pk__lt=below))[: rows.BATCH_ROWS]):
+    while batch := list(span.of(found)[: rows.BATCH_ROWS]):
         yield batch
-        below = batch[-1].pk
+        span = span.before(batch[-1].pk)
 
 
-def chunks(found: QuerySet[Action], rest: Q | None, kind: str) -> Iterator[bytes]:
+def chunks(found: QuerySet[Action], span: Span, rest: Q | None, kind: str) -> Iterator[bytes]:
     """Yield the encoded changes, newest first, a batch at a time. `kind` is one of `rows.FORMATS`."""
     if kind == "csv":
         yield rows.encode_csv([FIELDS])
-    for batch in iterate_batches(found, rest):
+    for batch in iterate_batches(found, span, rest):
         values = [serialize(action) for action in batch]
         if kind == "csv":
             yield rows.encode_csv([[rows.safe_cell(value) for value in one.values()] for one in values])

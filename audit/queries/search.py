@@ -33,6 +33,7 @@ from django.db.models.lookups import Exact, IContains
 from audit import local_time, outcomes
 from audit.models import Call
 from audit.queries import periods, text_index
+from audit.queries.spans import ALL, Span
 from audit.queries.walk import IndexedText, Walk
 
 PAGE_ROWS = 50
@@ -162,16 +163,16 @@ class CallSearch:
         is_name = self.call_id() is not None or _DIGEST.fullmatch(self.q) or _CREDENTIAL.fullmatch(self.q)
         return "" if is_name else self.q
 
-    def build_query(self) -> tuple[QuerySet[Call], Q | None]:
-        """Return the rows that an index reads in order, and the condition on them."""
-        rows, one, other, rest = self._split_conditions()
-        return rows.filter(**one), _combine([*(equals(name, value) for name, value in other.items()), *rest])
+    def find_span(self) -> Span:
+        """Return the keys of the searched time."""
+        since, until = self.interval()
+        return Span(id_at(since) if since is not None else None, id_at(until) if until is not None else None)
 
     def _split_conditions(self) -> tuple[QuerySet[Call], dict[str, Any], dict[str, Any], list[Q]]:
         """Return the parts of the query.
 
-        These are the rows of the interval, the filters that the chosen index answers, those that another index could
-        answer, and the other conditions.
+        These are the rows, whatever the searched time, the filters that the chosen index answers, those that another
+        index could answer, and the other conditions.
         """
         rows = Call.objects.all()
         rest: list[Q] = []
@@ -184,11 +185,6 @@ class CallSearch:
         elif self.q:
             names = text_index.FIELDS if self.user_id is None else _OWN_TEXT_FIELDS
             rest.append(_match_text(self.q, names))
-        since, until = self.interval()
-        if since is not None:
-            rows = rows.filter(pk__gte=id_at(since))
-        if until is not None:
-            rows = rows.filter(pk__lt=id_at(until))
         user_id = self.user_id
         if user_id is None and self.user and "*" not in self.user:
             user_id = _find_user_id(self.user)
@@ -205,7 +201,10 @@ class CallSearch:
         others = {name: value for name, value in wanted.items() if value not in {None, ""}}
         # The cursor of a bounded search is one of the rows that are read: for users, one of their own calls.
         is_listed_by_tool = bool(tool) and self.user_id is None
-        if is_listed_by_tool and (not others or others == {"outcome": "ok"} or _is_rarer(rows, {"name": tool}, others)):
+        found = self.find_span().of(rows)
+        if is_listed_by_tool and (
+            not others or others == {"outcome": "ok"} or _is_rarer(found, {"name": tool}, others)
+        ):
             one, other = {"name": tool}, others
         else:
             one, other = others, {"name": tool} if tool else {}
@@ -247,8 +246,8 @@ class CallSearch:
         if other and not rest and connections[rows.db].vendor == "sqlite":
             asked = rows.filter(**other)
         rows = rows.filter(**one).only(*columns).annotate(**starts)
-        indexed = self._indexed()
-        return page(rows, asked, before=before, after=after, size=size, budget=budget, indexed=indexed)
+        indexed, span = self._indexed(), self.find_span()
+        return page(rows, asked, before=before, after=after, size=size, budget=budget, indexed=indexed, span=span)
 
     def _indexed(self) -> IndexedText | None:
         # A user's own calls are few, and the index is of everybody's: neither what it names nor the time that it takes
@@ -257,25 +256,25 @@ class CallSearch:
         coverage = text_index.coverage() if text and text_index.normalize(text) else None
         if coverage is None:
             return None
-        since, until = self.interval()
-        return IndexedText(text, coverage, id_at(since) if since else None, id_at(until) if until else None)
+        span = self.find_span()
+        return IndexedText(text, coverage, span.low, span.high)
 
     def iterate_batches(self, batch: int = 1_000) -> Iterator[list[Call]]:
         """Yield all matching calls with their bodies, newest first, in batches that limit memory and locks.
 
         The text index is not asked: what an export holds must not depend on a table that nothing protects.
         """
-        rows, rest = self.build_query()
-        yield from _iterate_batches(rows, rest, batch)
+        rows, one, other, rest = self._split_conditions()
+        asked = _combine([*(equals(name, value) for name, value in other.items()), *rest])
+        yield from _iterate_batches(rows.filter(**one), self.find_span(), asked, batch)
 
 
-def _iterate_batches(rows: QuerySet[Call], rest: Q | None, batch: int) -> Iterator[list[Call]]:
-    below: Any = None
+def _iterate_batches(rows: QuerySet[Call], span: Span, rest: Q | None, batch: int) -> Iterator[list[Call]]:
+    ordered = rows.order_by("-pk")
     size = _FIRST_LOAD_ROWS
     while True:
-        part = rows.order_by("-pk") if below is None else rows.filter(pk__lt=below).order_by("-pk")
-        edge = part.values_list("pk", flat=True)[batch - 1 : batch].first()
-        wanted = part if edge is None else part.filter(pk__gte=edge)
+        edge = span.of(ordered).values_list("pk", flat=True)[batch - 1 : batch].first()
+        wanted = span.since(edge).of(ordered)
         found = list((wanted if rest is None else wanted.filter(rest)).values_list("pk", "result_bytes"))
         while found:
             # Results may be megabytes each, and so may arguments, whose size is estimated from previous calls.
@@ -293,7 +292,7 @@ def _iterate_batches(rows: QuerySet[Call], rest: Q | None, batch: int) -> Iterat
                 yield loaded
         if edge is None:
             return
-        below = edge
+        span = span.before(edge)
 
 
 def page(
@@ -305,8 +304,9 @@ def page(
     size: int = PAGE_ROWS,
     budget: int = MAX_SEARCHED_ROWS,
     indexed: IndexedText | None = None,
+    span: Span = ALL,
 ) -> Page:
-    """Return one page of rows ordered by their key, which the cursors hold.
+    """Return one page of rows of an interval, ordered by their key, which the cursors hold.
 
     `rest` restricts the rows: a condition, or rows that another index reads and that must contain them. `indexed` is
     the text of that condition where the text index answers for it. Raise ValueError when a cursor is invalid.
@@ -315,7 +315,7 @@ def page(
     forward = bool(after) and not before
     start = _parse_cursor(field, after if forward else before)
     deadline = time.monotonic() + MAX_SEARCH_SECONDS
-    walk = Walk(rows, rest, forward=forward, deadline=deadline, budget=budget)
+    walk = Walk(rows, rest, forward=forward, deadline=deadline, budget=budget, span=span)
     found, edge = walk.collect(start, size + 1) if indexed is None else walk.collect_indexed(start, size + 1, indexed)
     more = len(found) > size
     found = found[:size]

@@ -10,6 +10,7 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 
 from audit.queries import text_index
+from audit.queries.spans import ALL, Span
 
 MAX_CANDIDATES = 10_000
 """Maximum calls that the text index may name. A text in more of them is soon found in slices."""
@@ -48,33 +49,32 @@ class Walk:
     """A search through rows in the order of their key, until enough are found or its time or budget is used up."""
 
     rows: QuerySet[Any]
+    """Without bounds of their key: those are `span`."""
     rest: Q | QuerySet[Any] | None
     forward: bool
     deadline: float
     budget: int
     """Rows that may still be searched."""
+    span: Span = ALL
 
     def collect(self, start: Any, wanted: int) -> tuple[list[Any], Any]:
         """Return up to `wanted` rows, and the key at which the search stopped before the end, or None."""
-        order, beyond, within = ("pk", "pk__gt", "pk__lte") if self.forward else ("-pk", "pk__lt", "pk__gte")
-        rest = self.rest
-        remaining = self.rows.order_by(order)
-        if start is not None:
-            remaining = remaining.filter(**{beyond: start})
+        rest, span = self.rest, self._beyond(self.span, start)
+        ordered = self.rows.order_by("pk" if self.forward else "-pk")
         if rest is None:
-            return list(remaining[:wanted]), None
+            return list(span.of(ordered)[:wanted]), None
         found: list[Any] = []
         slice_ = max(1, min(_FIRST_SLICE_ROWS, self.budget))
-        part = remaining
         while True:
             began = time.monotonic()
-            edge = part.values_list("pk", flat=True)[slice_ - 1 : slice_].first()
-            here = part if edge is None else part.filter(**{within: edge})
+            edge = span.of(ordered).values_list("pk", flat=True)[slice_ - 1 : slice_].first()
+            part = span if edge is None else span.through(edge) if self.forward else span.since(edge)
+            here = part.of(ordered)
             if isinstance(rest, Q):
                 here = here.filter(rest)
             else:
-                there = rest if start is None else rest.filter(**{beyond: start})
-                here = remaining.filter(pk__in=_intersect_keys(here, there, order, wanted - len(found)))
+                there = part.of(rest)
+                here = ordered.filter(pk__in=_intersect_keys(here, there, self.forward, wanted - len(found)))
             found += list(here[: wanted - len(found)])
             self.budget -= slice_
             if edge is None or len(found) >= wanted:
@@ -85,13 +85,18 @@ class Walk:
             # No slice may take much longer than the remaining time; its duration is estimated from the previous slice.
             fits = int(slice_ * (self.deadline - now) / max(now - began, 0.001)) + _MIN_SLICE_ROWS
             slice_ = min(slice_ * 2, _MAX_SLICE_ROWS, self.budget, fits)
-            start = edge
-            part = remaining.filter(**{beyond: edge})
+            span = self._beyond(span, edge)
+
+    def _beyond(self, span: Span, key: Any) -> Span:
+        """Return the part of the interval that comes after a key in the order of the search; all of it for None."""
+        if key is None:
+            return span
+        return span.after(key) if self.forward else span.before(key)
 
     def collect_indexed(self, start: UUID | None, wanted: int, indexed: IndexedText) -> tuple[list[Any], Any]:
         """Do the same as `collect` with the text index, for the part of the log that it covers."""
         boundary = indexed.coverage.through
-        newest = replace(self, rows=self.rows.filter(pk__gte=boundary))
+        newest = replace(self, span=self.span.since(boundary))
         if self.forward:
             if start is not None and start >= boundary:
                 return newest.collect(start, wanted)
@@ -109,16 +114,16 @@ class Walk:
         return found + more, edge
 
     def _collect_covered(self, start: UUID | None, wanted: int, indexed: IndexedText) -> tuple[list[Any], Any]:
-        covered = self.rows.filter(pk__lt=indexed.coverage.through)
+        span = self.span.before(indexed.coverage.through)
         began = time.monotonic()
         named = indexed.find(start, forward=self.forward)
         self.deadline += time.monotonic() - began  # the calls get their time, however long the index took
         if named is None:
-            return replace(self, rows=covered).collect(start, wanted)
+            return replace(self, span=span).collect(start, wanted)
         found: list[Any] = []
         for at in range(0, len(named), CHUNK_CANDIDATES):
             chunk = named[at : at + CHUNK_CANDIDATES]
-            part = covered.filter(self.rest, pk__in=chunk).order_by("pk" if self.forward else "-pk")
+            part = span.of(self.rows).filter(self.rest, pk__in=chunk).order_by("pk" if self.forward else "-pk")
             found += list(part[: wanted - len(found)])
             if len(found) >= wanted:
                 break
@@ -127,7 +132,8 @@ class Walk:
         return found, None
 
 
-def _intersect_keys(one: QuerySet[Any], other: QuerySet[Any], order: str, wanted: int) -> list[Any]:
+def _intersect_keys(one: QuerySet[Any], other: QuerySet[Any], forward: bool, wanted: int) -> list[Any]:
     """Return the first keys that both have. SQLite merges two ordered indexes without reading any row."""
+    order = "pk" if forward else "-pk"
     keys = [rows.order_by().values_list("pk", flat=True) for rows in (one, other)]
     return list(keys[0].intersection(keys[1]).order_by(order)[:wanted])

@@ -13,6 +13,7 @@ from audit import outcomes
 from audit.format import timestamps
 from audit.format.uuid7 import first_id_of
 from audit.models import Call
+from audit.queries.spans import Span
 from audit.types import Reason
 from catalog.policy import rules
 from catalog.replay.reach import KINDS, Reach
@@ -68,19 +69,17 @@ def count(since_ms: int, until_ms: int) -> int:
 
 def read(since_ms: int, until_ms: int, reach: Reach) -> Iterator[Batch]:
     """Yield all calls of a period that the change can reach, in the order in which they were made."""
-    # One bound on each side: with two, SQLite may begin or end at the wider one, and each batch reads the whole period.
     chosen, rows = _choose(reach), Call.objects.order_by("pk")
-    start, end = first_id_of(since_ms), first_id_of(until_ms)
+    span = Span(first_id_of(since_ms), first_id_of(until_ms))
     while True:
-        part = rows.filter(pk__gte=start)
-        keys = list(part.filter(pk__lt=end).values_list("pk", flat=True)[BATCH_ROWS - 1 : BATCH_ROWS])
-        whole = part.filter(pk__lte=keys[0]) if keys else part.filter(pk__lt=end)
+        keys = list(span.of(rows).values_list("pk", flat=True)[BATCH_ROWS - 1 : BATCH_ROWS])
+        whole = (span.through(keys[0]) if keys else span).of(rows)
         scanned = BATCH_ROWS if keys else whole.count()
         found = [LoggedCall._make(row) for row in whole.filter(chosen).values_list(*LoggedCall._fields)]
         yield Batch(scanned, found)
         if not keys:
             return
-        start = UUID(int=keys[0].int + 1)
+        span = span.after(keys[0])
 
 
 def read_arguments(ids: Collection[UUID]) -> dict[UUID, str]:
@@ -89,7 +88,7 @@ def read_arguments(ids: Collection[UUID]) -> dict[UUID, str]:
 
 
 def _period(since_ms: int, until_ms: int) -> QuerySet[Call]:
-    return Call.objects.order_by().filter(pk__gte=first_id_of(since_ms), pk__lt=first_id_of(until_ms))
+    return Span(first_id_of(since_ms), first_id_of(until_ms)).of(Call.objects.order_by())
 
 
 def _choose(reach: Reach) -> Q:

@@ -20,6 +20,7 @@ from audit.export import activity
 from audit.export import rows as export_rows
 from audit.integrity import verification, verifier
 from audit.models import Action, Call, Verification
+from audit.queries import spans
 from audit.queries.search import CallSearch
 from tests.audit.rows import NOON, build_call, save, save_verification
 from tests.audit_log import end_background_work
@@ -222,7 +223,7 @@ def test_an_export_of_admin_activity_reads_small_batches(monkeypatch):
     monkeypatch.setattr(export_rows, "BATCH_ROWS", 10)
     for number in range(25):
         ledger.write("root", "created", "tool", f"tool {number}", None, None)
-    chunks = list(activity.chunks(Action.objects.all(), None, "jsonl"))
+    chunks = list(activity.chunks(Action.objects.all(), spans.ALL, None, "jsonl"))
     assert [chunk.count(b"\n") for chunk in chunks] == [10, 10, 5]
     targets = [json.loads(line)["target"] for line in b"".join(chunks).splitlines()]
     assert targets == [f"tool {number}" for number in reversed(range(25))]

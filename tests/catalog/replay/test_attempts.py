@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from audit import outcomes
 from audit.format import timestamps
@@ -12,6 +14,7 @@ from catalog.replay import attempts
 from catalog.replay.attempts import AttemptFilter, LoggedCall
 from catalog.replay.reach import Reach
 from tests.audit.stores import audit_store, cluster, data_folder, postgres_store, sqlite_store
+from tests.audit.test_spans import check_bounds
 from tests.catalog.replay.logged import ONE, THREE, TWO, call, log
 from tests.catalog.test_policy import ALICE, BOB
 
@@ -35,7 +38,9 @@ def test_batches_of_any_size_have_each_call_once_in_order(monkeypatch: pytest.Mo
     rows = log(*(call(60 - number) for number in range(4)), call(2 * 86_400))
     now = timestamps.now_ms()
     assert [one.id for one in read(reach({("tool", 1): None}))] == [row.pk for row in rows[:4]]
-    batches = list(attempts.read(now - DAY_MS, now, reach({("tool", 1): None})))
+    with CaptureQueriesContext(connection) as found:
+        batches = list(attempts.read(now - DAY_MS, now, reach({("tool", 1): None})))
+    check_bounds(found, 4 // size)
     assert sum(batch.scanned for batch in batches) == attempts.count(now - DAY_MS, now) == 4
 
 
