@@ -46,7 +46,7 @@ def calls() -> list[Call]:
 
 
 @pytest.fixture
-def period(calls: list[Call]) -> dict[str, str]:
+def period(calls: list[Call]) -> dict[str, Any]:
     """All calls but the first and the last two."""
     return {"since": calls[1].started_at.isoformat(), "until": calls[18].started_at.isoformat()}
 
@@ -54,16 +54,15 @@ def period(calls: list[Call]) -> dict[str, str]:
 @pytest.mark.django_db
 @pytest.mark.parametrize("forward", [False, True])
 def test_a_search_in_a_period_goes_on_where_it_stopped(
-    calls: list[Call], period: dict[str, str], monkeypatch: pytest.MonkeyPatch, forward: bool
+    calls: list[Call], period: dict[str, Any], monkeypatch: pytest.MonkeyPatch, forward: bool
 ) -> None:
     monkeypatch.setattr(walk, "_FIRST_SLICE_ROWS", 2)
     monkeypatch.setattr(walk, "_MAX_SLICE_ROWS", 4)
     cursor: dict[str, Any] = {"after": calls[3].pk.hex} if forward else {"before": calls[16].pk.hex}
-    for parts in ({"q": "number 1"}, {"tool": "get_weather", "outcome": "ok"}, {"client": "curs*"}):
+    searches: list[dict[str, Any]] = [{"q": "number 1"}, {"tool": "get_weather", "outcome": "ok"}, {"client": "curs*"}]
+    for parts in searches:
         search = CallSearch(**parts, **period)
-        with CaptureQueriesContext(
-            connection,
-        ) as found:
+        with CaptureQueriesContext(connection) as found:
             page = search.page(size=50, **cursor)
         check_bounds(found, 2)
         rows = CallSearch(**parts).page(size=50).rows
@@ -74,7 +73,7 @@ def test_a_search_in_a_period_goes_on_where_it_stopped(
 
 @pytest.mark.django_db
 def test_an_export_of_a_period_reads_each_batch_from_where_the_last_one_ended(
-    calls: list[Call], period: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    calls: list[Call], period: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with CaptureQueriesContext(connection) as found:
         batches = list(CallSearch(**period).iterate_batches(4))
