@@ -1811,8 +1811,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a call that the text index names is read and held to the same condition",
         "audit/queries/walk.py",
-        "            part = covered.filter(self.rest, pk__in=chunk).order_by",
-        "            part = covered.filter(pk__in=chunk).order_by",
+        "            part = span.of(self.rows).filter(self.rest, pk__in=chunk).order_by",
+        "            part = span.of(self.rows).filter(pk__in=chunk).order_by",
         "tests/audit/test_text_index.py",
     ),
     Fault(
