@@ -24,10 +24,10 @@ from catalog.calls import judgement
 from catalog.calls.approval_wait import in_storage
 from catalog.errors import CallNotLogged
 from catalog.functions.results import size_of
-from catalog.policy import answers, asking, limits, matching
+from catalog.policy import answers, asking, limits, matching, rules
 from catalog.policy.answers import ALLOW, Answer, Sent
 from catalog.policy.changes import NO_CHANGE, Change
-from catalog.policy.definitions import LIMIT_KIND, Item, Snapshot, ToolDefinition, Trial
+from catalog.policy.definitions import LIMIT_KIND, GrantRule, Item, Snapshot, ToolDefinition, Trial
 from catalog.policy.rules import Requester
 from catalog.schemas import patterns, validator
 from toolhub.log_throttle import ThrottledWarning
@@ -55,13 +55,19 @@ def find_trials(catalogue: Snapshot, item: Item) -> tuple[Trial, ...]:
 
 async def note_answers(what: Intent, catalogue: Snapshot, item: Item, arguments: dict[str, Any]) -> None:
     """Note what grants and approval rules in trial would have answered to valid arguments, as they were sent."""
-    trials = [trial for trial in find_trials(catalogue, item) if trial.kind != LIMIT_KIND]
+    trials = find_trials(catalogue, item)
+    if not trials:
+        return
+    credential = what.caller.credential
+    who = Requester(credential.user_id, credential.toolset_ids)
+    trials = tuple(one for one in trials if _can_matter(one, catalogue, who, item))
     if not trials:
         return
     item = catalogue.items.get((item.kind, item.id), item)  # the person may have a form of their own
     changes = [Change.of(trial) for trial in trials]
     try:
-        case = _Case(catalogue, what, item, arguments, changes, _find_first_times(catalogue, item, arguments, changes))
+        first_times = _find_first_times(catalogue, item, arguments, changes)
+        case = _Case(catalogue, who, item, arguments, changes, first_times)
         known = await _find_known(case)
         real, tried = await _decide(case, known)
         notes = [
@@ -79,6 +85,18 @@ async def note_answers(what: Intent, catalogue: Snapshot, item: Item, arguments:
 def has_limits(catalogue: Snapshot, tool: ToolDefinition) -> bool:
     """Return whether a rate limit in trial counts calls of this tool."""
     return any(trial.kind == LIMIT_KIND for trial in find_trials(catalogue, tool))
+
+
+def _can_matter(trial: Trial, catalogue: Snapshot, who: Requester, item: Item) -> bool:
+    """Return whether a rule in trial could answer otherwise to this person, as far as that is quickly seen."""
+    if not isinstance(trial.rule, GrantRule):
+        return trial.kind != LIMIT_KIND
+    replaced = catalogue.grants_by_id.get(trial.replaces or 0)
+    return any(
+        rules.applies_to(catalogue, rule, who, item, settings.ENVIRONMENT)
+        for rule in (trial.rule, replaced)
+        if rule is not None
+    )
 
 
 async def note_limits(what: Intent, catalogue: Snapshot, tool: ToolDefinition, *, limited: bool = False) -> None:
@@ -124,17 +142,12 @@ def _add(what: Intent, notes: list[Note]) -> None:
 @dataclass(frozen=True, slots=True)
 class _Case:
     catalogue: Snapshot
-    what: Intent
+    requester: Requester
     item: Item
     arguments: dict[str, Any]
     changes: list[Change]
     first_times: dict[int, Any]
     """The values that rules for the first time ask about: those in force by id, those in trial by -id."""
-
-    @property
-    def requester(self) -> Requester:
-        credential = self.what.caller.credential
-        return Requester(credential.user_id, credential.toolset_ids)
 
 
 def _find_first_times(
@@ -154,7 +167,7 @@ async def _find_known(case: _Case) -> tuple[frozenset[int], frozenset[int]]:
     """Return the rules for the first time, in force and in trial, by id, whose value is known of this person."""
     if not case.first_times:
         return frozenset(), frozenset()
-    user_id = case.what.caller.user_id
+    user_id = case.requester.user_id
     known = await in_storage(lambda: known_values.find(user_id, case.item.id, case.first_times))
     return frozenset(one for one in known if one > 0), frozenset(-one for one in known if one < 0)
 
@@ -164,7 +177,7 @@ async def _remember(case: _Case, tried: Iterable[Answer]) -> None:
     asked = {-rule.id for answer in tried for ask in answer.asks for rule in ask.rules if rule.first_time}
     found = {rule: case.first_times[rule] for rule in asked if rule in case.first_times}
     if found:
-        user_id = case.what.caller.user_id
+        user_id = case.requester.user_id
         await in_storage(lambda: known_values.remember(user_id, case.item.id, found))
 
 
@@ -178,7 +191,7 @@ async def _decide(case: _Case, known: tuple[frozenset[int], frozenset[int]]) -> 
             return _find(case, known, validator.MAX_LOOP_SECONDS)
         except patterns.BudgetError:
             pass
-    seconds, user_id = validator.MAX_ARGUMENTS_SECONDS, case.what.caller.user_id
+    seconds, user_id = validator.MAX_ARGUMENTS_SECONDS, case.requester.user_id
     return await threads.checks().run(lambda: _find(case, known, seconds), user_id=user_id)
 
 
