@@ -120,6 +120,8 @@ class Intent:
     request_id: str = ""
     rule_reason: str = ""
     """Text of the Reason whose English sentence is `rule`."""
+    notes: tuple[Any, ...] = ()
+    """What rules in trial would have answered: the next entry has it in its rule code."""
 
 
 @dataclass(slots=True)

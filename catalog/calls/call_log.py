@@ -37,6 +37,9 @@ RESULT_WAIT_SECONDS = 60.0
 """How long the end of a call waits for a thread in which its large result is prepared for the log."""
 INTERNAL_DETAIL = "an error of the hub itself"
 
+MAX_NOTES = 20
+NOTES = "trials"
+"""The parameter of the rule code that has the notes of rules in trial."""
 TOOL, PROMPT, RESOURCE = "tools/call", "prompts/get", "resources/read"
 _default_redactor = redaction.redactor(None)
 
@@ -82,9 +85,21 @@ def mask_detail(detail: str, secrets: list[str]) -> str:
 
 async def begin(what: Intent, call_id: UUID | None) -> BegunCall:
     try:
-        return await recorder.begin(what, call_id)
+        return await recorder.begin(_take_notes(what) if what.notes else what, call_id)
     except AuditLogUnavailable as error:
         raise CallNotLogged(error.reason, isinstance(error, AuditLogBusy)) from None
+
+
+def _take_notes(what: Intent) -> Intent:
+    """Return the values of the entry that has the notes. Another entry of the same call has not."""
+    notes, what.notes = what.notes[:MAX_NOTES], ()
+    reason = Reason.read(what.rule_reason)
+    while reason is not None and notes:
+        text = Reason(reason.code, {**reason.params, NOTES: notes}).text
+        if f'"{NOTES}"' in text:
+            return replace(what, rule_reason=text)
+        notes = notes[: len(notes) // 2]  # the rule itself matters more
+    return what
 
 
 def mask_reason(reason: Reason | None, secrets: Sequence[str]) -> str:
@@ -114,7 +129,7 @@ async def refuse(
     detail = redaction.redact_text(detail[:20_000], secrets)[:2000]
     ending = Ending(outcome, error_class, detail, detail_reason=mask_reason(reason, secrets))
     try:
-        return await recorder.deny(what, ending)
+        return await recorder.deny(_take_notes(what) if what.notes else what, ending)
     except AuditLogUnavailable as error:
         raise CallNotLogged(error.reason, isinstance(error, AuditLogBusy)) from None
 

@@ -128,7 +128,7 @@ async def call_tool(
                 )
                 return await again
             if approved is not None and approved.was_logged:
-                trial_notes.remove_notes(what)  # the entry that waited has them
+                what.notes = ()  # the entry that waited has them
         if is_counted:
             await _take_limits(catalogue, what, prepared, tool, sent)
         if approved is not None:

@@ -11,13 +11,12 @@ import logging
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from django.conf import settings
 from redis.exceptions import RedisError
 
 from audit.recorder import Intent
-from audit.types import MAX_REASON_CHARACTERS, Reason
 from catalog import threads
 from catalog.approvals import known_values
 from catalog.calls import judgement
@@ -33,11 +32,7 @@ from catalog.schemas import patterns, validator
 from toolhub.log_throttle import ThrottledWarning
 from toolhub.parts import parts
 
-Note: TypeAlias = list[Any]
 LIMIT: Final = "limit"
-MAX_NOTES: Final = 20
-MEMBER: Final = "trials"
-"""The parameter of the reason that has the notes."""
 log = logging.getLogger(__name__)
 
 
@@ -70,12 +65,7 @@ async def note_answers(what: Intent, catalogue: Snapshot, item: Item, arguments:
         case = _Case(catalogue, who, item, arguments, changes, first_times)
         known = await _find_known(case)
         real, tried = await _decide(case, known)
-        notes = [
-            [trial.kind, trial.id, real.kind, answer.kind]
-            for trial, answer in zip(trials, tried, strict=True)
-            if answer.kind != real.kind
-        ]
-        _add(what, notes)
+        _add(what, trials, real.kind, [answer.kind for answer in tried])
         if real.kind == ALLOW and case.first_times:
             await _remember(case, tried)
     except (patterns.BudgetError, threads.Busy, CallNotLogged, RecursionError) as error:
@@ -113,30 +103,13 @@ async def note_limits(what: Intent, catalogue: Snapshot, tool: ToolDefinition, *
     except (RedisError, OSError, TimeoutError) as error:
         _warn(tool, error)
         return
-    real = LIMIT if limited else ALLOW
-    answered = [LIMIT if is_reached else ALLOW for is_reached in tried]
-    _add(what, [[one.kind, one.id, real, to] for one, to in zip(trials, answered, strict=True) if to != real])
+    _add(what, trials, LIMIT if limited else ALLOW, [LIMIT if is_reached else ALLOW for is_reached in tried])
 
 
-def remove_notes(what: Intent) -> None:
-    """Take the notes out of the entry of a run whose request for approval has them in its own."""
-    reason = Reason.read(what.rule_reason)
-    if reason is not None and MEMBER in reason.params:
-        rest = {name: value for name, value in reason.params.items() if name != MEMBER}
-        what.rule_reason = Reason(reason.code, rest).text
-
-
-def _add(what: Intent, notes: list[Note]) -> None:
-    reason = Reason.read(what.rule_reason)
-    if reason is None or not notes:
-        return
-    notes = [*reason.params.get(MEMBER, ()), *notes][:MAX_NOTES]
-    while notes:
-        text = Reason(reason.code, {**reason.params, MEMBER: notes}).text
-        if f'"{MEMBER}"' in text and len(text) <= MAX_REASON_CHARACTERS:
-            what.rule_reason = text
-            return
-        notes = notes[: len(notes) // 2]  # the rule itself matters more
+def _add(what: Intent, trials: Iterable[Trial], real: str, tried: Iterable[str]) -> None:
+    """Add a note of each rule that would have answered otherwise."""
+    found = zip(trials, tried, strict=True)
+    what.notes += tuple([trial.kind, trial.id, real, to] for trial, to in found if to != real)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from catalog.models import ApprovalRule, Grant, KnownValue, Limit
 from catalog.policy import snapshot, visibility
 from tests import factories
 from tests.catalog import tools
-from tests.catalog.approvals.waiting import NAME, approve, ask, attempt, make_rule
+from tests.catalog.approvals.waiting import NAME, approve, ask, attempt, deny, make_rule, start
 from tests.catalog.pipeline import RecordingChannel, caller, logged_calls, only_logged_call, publish, run_in_database
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -207,6 +207,19 @@ async def test_a_denial_in_trial_of_what_asks_is_noted(alice: Any, bob: Any) -> 
     assert await all_notes() == [[["grant", tried.pk, "ask", "deny"]]]
 
 
+async def test_a_call_that_is_denied_after_it_waited_has_its_notes_once(alice: Any, bob: Any) -> None:
+    tool, _ = await set_up(alice)
+    group = await run_in_database(factories.make_group, "approvers", [bob])
+    await run_in_database(make_rule, tool, group)
+    tried = await try_grant(alice, tool, effect="deny")
+    waiting = await start(alice, EMEA)
+    await deny(bob)
+    with pytest.raises(NotApproved):
+        await waiting
+    assert [call.outcome for call in await logged_calls()] == [outcomes.WAITING, outcomes.APPROVAL_DENIED]
+    assert await all_notes() == [[["grant", tried.pk, "ask", "deny"]], []]
+
+
 # --- rate limits -----------------------------------------------------------------------------------------------------
 
 
@@ -218,6 +231,15 @@ async def test_a_limit_in_trial_counts_and_lets_every_call_through(alice: Any, b
         await attempt(user, EMEA)
     noted = [["limit", tried.pk, "allow", "limit"]]
     assert await all_notes() == [[], [], noted, [], noted] and len(tools.RAN) == 5
+
+
+async def test_a_limit_in_trial_is_noted_beside_a_grant_with_conditions(alice: Any) -> None:
+    tool = await run_in_database(publish, None, NAME)
+    await run_in_database(factories.grant, alice, tool, conditions=ONLY_EMEA)
+    tried = await try_limit("1/d", tool)
+    await attempt(alice, EMEA)
+    await attempt(alice, EMEA)
+    assert await all_notes() == [[], [["limit", tried.pk, "allow", "limit"]]]
 
 
 async def test_a_wider_limit_is_tried_in_the_place_of_one_in_force(alice: Any) -> None:
