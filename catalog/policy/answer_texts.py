@@ -17,8 +17,6 @@ ANSWERS: Final[dict[str, Promise]] = {
     "limit": gettext_lazy("rate limited"),
     "unclear": gettext_lazy("cannot be told"),
 }
-KINDS: Final = {"tools/call": "tool", "prompts/get": "prompt", "resources/read": "resource"}
-"""The kind of item that each logged method uses."""
 
 
 def describe_change(before: str, after: str) -> str:

@@ -382,6 +382,7 @@ class Snapshot:
     ) -> Snapshot:
         ordered = sorted(items, key=sort_key)
         grants, limits, asks, trials = tuple(grants), tuple(limits), tuple(asks), tuple(trials)
+        by_key: dict[tuple[str, int], Item] = {(item.kind, item.id): item for item in ordered}
         by_toolset: dict[int, list[Item]] = {}
         for item in ordered:
             for toolset_id in item.toolset_ids:
@@ -403,7 +404,7 @@ class Snapshot:
             grants=grants,
             limits=limits,
             members=dict(members or {}),
-            items={(item.kind, item.id): item for item in ordered},
+            items=by_key,
             by_toolset={key: tuple(found) for key, found in by_toolset.items()},
             grants_by_user={key: tuple(rules) for key, rules in by_user.items()},
             grants_by_group={key: tuple(rules) for key, rules in by_group.items()},
@@ -417,7 +418,7 @@ class Snapshot:
             asks_by_grant=asks_by_grant,
             asking_tools=frozenset(asks_by_tool) | _reached_by(grants, asks_by_grant, by_toolset),
             trials=trials,
-            trials_by_item=_trials_by_item(trials, [*grants, *limits, *asks], ordered) if trials else {},
+            trials_by_item=_trials_by_item(trials, [*grants, *limits, *asks], by_key, by_toolset) if trials else {},
         )
 
 
@@ -493,27 +494,35 @@ def _reached_by(
     return found
 
 
-def reached_items(
-    rule: GrantRule | LimitRule | AskRule, grants: Mapping[int, GrantRule], items: Iterable[Item]
+def find_reached(
+    rule: GrantRule | LimitRule | AskRule,
+    grants: Mapping[int, GrantRule],
+    items: Mapping[tuple[str, int], Item],
+    by_toolset: Mapping[int, Iterable[Item]],
 ) -> list[Item]:
-    """Return the items of which this rule can change the answer to a call; `grants` are those in force, by id."""
+    """Return the items of which this rule can change the answer to a call; only grants are about more than tools.
+
+    The others are indexes of a snapshot, with the grants in force.
+    """
     if rule.target_kind == "grant":
         grant = grants.get(rule.target_id or 0)
-        found = [] if grant is None else reached_items(grant, grants, items)
+        found = [] if grant is None else find_reached(grant, grants, items, by_toolset)
         return [item for item in found if item.kind == "tool"]
-    if rule.target_kind == "toolset":
-        reached = [item for item in items if rule.target_id in item.toolset_ids]
-    elif rule.target_kind == "all":
-        reached = list(items)
-    else:
-        reached = [item for item in items if (item.kind, item.id) == (rule.target_kind, rule.target_id)]
+    reached: Iterable[Item] = ()
+    if rule.target_kind == "all":
+        reached = items.values()
+    elif rule.target_id is not None and rule.target_kind == "toolset":
+        reached = by_toolset.get(rule.target_id, ())
+    elif rule.target_id is not None and (rule.target_kind, rule.target_id) in items:
+        reached = (items[rule.target_kind, rule.target_id],)
     return [item for item in reached if item.kind == "tool" or isinstance(rule, GrantRule)]
 
 
 def _trials_by_item(
     trials: Iterable[Trial],
     in_force: Iterable[GrantRule | LimitRule | AskRule],
-    items: list[Item],
+    items: Mapping[tuple[str, int], Item],
+    by_toolset: Mapping[int, Iterable[Item]],
 ) -> dict[tuple[str, int], tuple[Trial, ...]]:
     found: dict[tuple[str, int], list[Trial]] = {}
     by_id = {(type(rule), rule.id): rule for rule in in_force}
@@ -521,7 +530,7 @@ def _trials_by_item(
     for trial in trials:
         replaced = by_id.get((type(trial.rule), trial.replaces or 0))
         rules = [trial.rule] if replaced is None else [trial.rule, replaced]
-        reached = {(item.kind, item.id) for rule in rules for item in reached_items(rule, grants, items)}
+        reached = {(item.kind, item.id) for rule in rules for item in find_reached(rule, grants, items, by_toolset)}
         for key in reached:
             found.setdefault(key, []).append(trial)
     return {key: tuple(one) for key, one in found.items()}

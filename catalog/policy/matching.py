@@ -218,7 +218,7 @@ class Matcher:
     # --- both -------------------------------------------------------------------------------------------------------
 
     def _is_hidden(self, steps: Steps, arguments: Any) -> bool:
-        if self._hides is hides_nothing or not _meets_hidden(arguments, steps, self._hides):
+        if self._hides is hides_nothing or not meets_hidden(arguments, steps, self._hides):
             return False
         self.met_hidden = True
         return True
@@ -235,16 +235,16 @@ class Matcher:
         return {name: list_values(self._snapshot, name, self._user_id) for name in names}
 
 
-def _meets_hidden(value: Any, steps: Steps, hides: Hides) -> bool:
+def meets_hidden(value: Any, steps: Steps, hides: Hides) -> bool:
     """Return whether a hidden value is on the way to this place, or in it."""
     if hides(value):
         return True
     if not steps:
         inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-        return any(_meets_hidden(one, (), hides) for one in inside)
+        return any(meets_hidden(one, (), hides) for one in inside)
     if steps[0] is ITEMS:
-        return isinstance(value, list) and any(_meets_hidden(one, steps[1:], hides) for one in value)
-    return isinstance(value, dict) and steps[0] in value and _meets_hidden(value[steps[0]], steps[1:], hides)
+        return isinstance(value, list) and any(meets_hidden(one, steps[1:], hides) for one in value)
+    return isinstance(value, dict) and steps[0] in value and meets_hidden(value[steps[0]], steps[1:], hides)
 
 
 def _without(value: Any, steps: Steps, fixed: str) -> Any:

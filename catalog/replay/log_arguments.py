@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from typing import Any, Final
 
 from audit.redaction.redactor import MASK
+from catalog.conditions.definitions import Steps
 from catalog.policy.answers import Sent
 from catalog.policy.definitions import Item, ResourceDefinition
+from catalog.policy.matching import meets_hidden
 from toolhub.wire import uritemplate
 
 REDACTED: Final = "$redacted"
@@ -53,20 +54,6 @@ def _read_address(item: ResourceDefinition, name: str) -> Sent:
     return UNKNOWN if values is None or hides(name) else Sent(values, hides)
 
 
-def is_hidden_at(arguments: Any, steps: Iterable[str | None]) -> bool:
-    """Return whether the value at this place, which is in no list, or anything around it is hidden."""
-    for step in steps:
-        if hides(arguments):
-            return True
-        if not isinstance(arguments, dict) or step not in arguments:
-            return False
-        arguments = arguments[step]
-    return has_hidden(arguments)
-
-
-def has_hidden(value: Any) -> bool:
-    """Return whether a value, or anything in it, is hidden."""
-    if hides(value):
-        return True
-    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return any(has_hidden(one) for one in inside)
+def has_hidden(value: Any, steps: Steps = ()) -> bool:
+    """Return whether the value at this place, anything around it, or anything in it is hidden."""
+    return meets_hidden(value, steps, hides)

@@ -16,6 +16,7 @@ from catalog.policy.definitions import (
     Member,
     ResourceDefinition,
     Snapshot,
+    find_reached,
 )
 
 AnyRule: TypeAlias = GrantRule | AskRule | LimitRule
@@ -148,9 +149,9 @@ class _Search:
         """Add the items of a rule, for the people whom it reaches."""
         for side in self.sides:
             users = _find_users(rule, side)
-            for key in _find_targets(rule, side):
-                before = self.touched.get(key, frozenset())
-                self.touched[key] = _union([before, users])
+            for item in find_reached(rule, side.grants_by_id, side.items, side.by_toolset):
+                before = self.touched.get((item.kind, item.id), frozenset())
+                self.touched[item.kind, item.id] = _union([before, users])
 
     def end(self) -> Reach:
         """Return the result, with the tools that share a rate limit with what was added."""
@@ -186,22 +187,6 @@ def _union(groups: Iterable[Users]) -> Users:
             return None
         found |= one
     return frozenset(found)
-
-
-def _find_targets(rule: AnyRule, side: Snapshot) -> list[Key]:
-    """Return the items that a rule names, by itself or by a toolset. Only grants are about more than tools."""
-    if rule.target_kind == "grant":
-        grant = side.grants_by_id.get(rule.target_id or 0)
-        return [] if grant is None else [key for key in _find_targets(grant, side) if key[0] == "tool"]
-    items: Iterable[Item] = ()
-    if rule.target_kind == "toolset":
-        items = side.by_toolset.get(rule.target_id or 0, ())
-    elif rule.target_kind == "all":
-        items = side.tools.values()
-    elif rule.target_kind != "method" and rule.target_id is not None:
-        item = side.items.get((rule.target_kind, rule.target_id))
-        items = () if item is None else (item,)
-    return [(item.kind, item.id) for item in items if item.kind == "tool" or isinstance(rule, GrantRule)]
 
 
 def _find_users(rule: AnyRule, side: Snapshot) -> Users:

@@ -176,7 +176,7 @@ class _Side:
         hidden: set[int] = set()
         for rule, (path, value) in asking.find_first_times(self.snapshot, item, complete).items():
             if rule in first_times:
-                if log_arguments.is_hidden_at(complete, path):
+                if log_arguments.has_hidden(complete, tuple(path)):
                     hidden.add(rule)
                 values[rule] = hash((rule, user_id, item.id, *path, dumps(value)))
         return values, frozenset(hidden)

@@ -2826,7 +2826,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a hidden value inside of an argument is found",
         "catalog/policy/matching.py",
-        "        return any(_meets_hidden(one, (), hides) for one in inside)\n",
+        "        return any(meets_hidden(one, (), hides) for one in inside)\n",
         "        return False\n",
         "tests/catalog/test_answers.py -k hidden",
     ),

@@ -28,7 +28,7 @@ from catalog.admin import grant_form
 from catalog.approvals import approvers
 from catalog.models import ApprovalRule, Grant, Limit
 from catalog.policy import answer_texts, approval_texts, messages, revision, snapshot
-from catalog.policy.answer_texts import KINDS
+from catalog.replay.reach import KINDS
 from catalog.trials import tally
 from catalog.trials.readability import Readability
 from catalog.trials.tally import Key, RuleTally
