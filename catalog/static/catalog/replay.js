@@ -39,19 +39,6 @@
     if (line.html) show(line.html);
   };
 
-  const read = async (answer) => {
-    const reader = answer.body.getReader();
-    const decoder = new TextDecoder();
-    let kept = "";
-    for (;;) {
-      const { done, value } = await reader.read();
-      if (done) return;
-      const lines = (kept + decoder.decode(value, { stream: true })).split("\n");
-      kept = lines.pop();
-      for (const line of lines) take(JSON.parse(line));
-    }
-  };
-
   const run = async () => {
     running?.abort();
     const mine = running = new AbortController();
@@ -71,7 +58,7 @@
         return;
       }
       if (!answer.ok) throw new Error(String(answer.status));
-      await read(answer);
+      await window.toolhub.readLines(answer, take);
       if (!status.dataset.end) throw new Error("no end");
     } catch (error) {
       if (running === mine) end(error.name === "AbortError" ? part.dataset.done : part.dataset.lost, "bad");

@@ -45,19 +45,6 @@
     return settle(row(event), "done", event.took + found);
   };
 
-  const read = async (answer) => {
-    const reader = answer.body.getReader();
-    const decoder = new TextDecoder();
-    let kept = "";
-    for (;;) {
-      const { done, value } = await reader.read();
-      if (done) return;
-      const lines = (kept + decoder.decode(value, { stream: true })).split("\n");
-      kept = lines.pop();
-      for (const line of lines) take(JSON.parse(line));
-    }
-  };
-
   const run = async (button) => {
     running?.abort();
     const mine = running = new AbortController();
@@ -72,7 +59,7 @@
       const answer = await fetch(form.getAttribute("action") || location.href, options);
       if (window.toolhub.isSignedOut(answer)) return;
       if (!answer.ok) throw new Error(String(answer.status));
-      await read(answer);
+      await window.toolhub.readLines(answer, take);
       if (!status.dataset.end) throw new Error("no end");
     } catch (error) {
       if (running === mine) end(error.name === "AbortError" ? cancel.dataset.done : part.dataset.lost, false);
