@@ -21,11 +21,12 @@ class CatalogConfig(AppConfig):
         from catalog.calls.trial_notes import TrialWarnings
         from catalog.functions.context import ProgressListeners
         from catalog.functions.updates import ResourceUpdates
+        from catalog.metering.limit_cache import LimitThreads, RedisHealth
+        from catalog.metering.quota_writer import QuotaWriter
+        from catalog.metering.running import Slots
         from catalog.models.access_requests import forget_target
         from catalog.models.value_lists import keep_while_used
         from catalog.policy import revision, snapshot
-        from catalog.policy.limit_cache import RedisHealth
-        from catalog.policy.limits import LimitThreads
         from catalog.processes.launch import ChildProcesses
         from catalog.runners.sql_query.readers import SqliteReaders
         from catalog.runners.upstream_mcp.notifications import UpstreamListeners
@@ -49,6 +50,8 @@ class CatalogConfig(AppConfig):
             ThreadPools(),
             RedisHealth(),
             LimitThreads(),
+            QuotaWriter(),
+            Slots(),
             TrialWarnings(),
             ChildProcesses(),
             SqliteReaders(),

@@ -149,10 +149,15 @@ class InvalidArguments(CatalogError):
 
 
 class LimitReached(CatalogError):
-    """A rate limit that is reached: `label` is the limit in English; `reason` names it for pages."""
+    """A limit that is reached: `label` is the limit in English; `reason` names it for pages.
 
-    def __init__(self, label: str, seconds: int, call_id: UUID | None = None, reason: Reason | None = None) -> None:
-        super().__init__(f"Limit reached: {label}. Try again in {seconds} s.")
+    `sentence` says when to try again, and what to do instead.
+    """
+
+    def __init__(
+        self, label: str, seconds: int, call_id: UUID | None = None, reason: Reason | None = None, sentence: str = ""
+    ) -> None:
+        super().__init__(f"Limit reached: {label}. {sentence or f'Try again in {seconds} s.'}")
         self.label, self.seconds, self.call_id, self.reason = label, seconds, call_id, reason
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from django.urls import path
 
 from catalog.accounts import clients
-from catalog.views import access_requests, accounts, approvals, secrets, tools
+from catalog.views import access_requests, accounts, approvals, lasting_approvals, secrets, tools
 
 app_name = "catalog"
 urlpatterns = [
@@ -19,6 +19,8 @@ urlpatterns = [
     path("approvals/<uuid:pk>/approve/", approvals.approve, name="approval-approve"),
     path("approvals/<uuid:pk>/deny/", approvals.deny, name="approval-deny"),
     path("approvals/<uuid:pk>/withdraw/", approvals.withdraw, name="approval-withdraw"),
+    path("approvals/<uuid:pk>/lasting/", lasting_approvals.make, name="approval-lasting"),
+    path("approvals/<uuid:pk>/lasting/end/", lasting_approvals.end, name="approval-lasting-end"),
     path("calls/<uuid:pk>/report/", access_requests.report, name="report-call"),
     path("secrets/", secrets.listing, name="secrets"),
     path("secrets/<slug:name>/", secrets.enter, name="secret-enter"),

@@ -40,14 +40,14 @@ TRIAL_FIELDS = ("trial", "trial_since", "replaces_id")
 """Columns of every kind of rule: one in trial decided nothing."""
 GRANT_FIELDS = (
     "id", "effect", "tool_id", "toolset_id", "resource_id", "prompt_id", "user_id", "group_id", "everyone", "starts",
-    "ends", "environments", "conditions", "windows", "flags", "note", *TRIAL_FIELDS,
+    "ends", "environments", "conditions", "windows", "flags", "skips_approval", "note", *TRIAL_FIELDS,
 )  # fmt: skip
 LIST_FIELDS = ("id", "name", "description")
 PART_FIELDS = ("id", "value_list_id", "user_id", "group_id", "everyone", "entries")
 FLAG_FIELDS = ("id", "name", "description", "percentage")
 LIMIT_FIELDS = (
-    "id", "tool_id", "toolset_id", "all_tools", "method", "scope", "user_id", "group_id", "rate", "note",
-    *TRIAL_FIELDS,
+    "id", "tool_id", "toolset_id", "all_tools", "method", "scope", "user_id", "group_id", "measure", "rate", "zone",
+    "advice", "note", *TRIAL_FIELDS,
 )  # fmt: skip
 RULE_FIELDS = (
     "id", "name", "grant_id", "tool_id", "toolset_id", "all_tools", "destructive_only", "conditions", "first_time",
@@ -57,7 +57,7 @@ RULE_FIELDS = (
 APPROVAL_FIELDS = (
     "id", "call_id", "used_by", "user_id", "maker_id", "credential", "credential_name", "client", "tool_id",
     "tool_name", "rule_id", "rule_name", "asks", "group_id", "four_eyes", "arguments", "state", "created", "expires",
-    "decided_by_id", "decided_by_name", "decided_at", "by_client", "reason",
+    "decided_by_id", "decided_by_name", "decided_at", "by_client", "reason", "lasting_grant_id",
 )  # fmt: skip
 TARGETS = {call_log.TOOL: "tool_id", call_log.RESOURCE: "resource_id", call_log.PROMPT: "prompt_id"}
 """Method of a call -> column of a grant that names its target."""

@@ -1,6 +1,6 @@
 """One deadline for everything that a request waits for before it runs.
 
-It begins when the request arrives, so that waits do not add up: the look-up of the token, the catalogue, rate limits,
+It begins when the request arrives, so that waits do not add up: the look-up of the token, the catalogue, limits,
 the rows of a task and the audit log share one `TOOLHUB_RECORD_TIMEOUT_MS`. The transport notes the arrival on the
 asyncio task that answers the request (`task.arrived`, by `time.monotonic()`), and the call pipeline removes it when the
 tool runs. A task without an arrival has no such deadline: background jobs, running tools, tries in the admin.

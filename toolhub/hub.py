@@ -7,12 +7,14 @@ from collections.abc import Iterable
 
 from django.conf import settings
 from django.contrib.sessions.backends.db import SessionStore
+from django.utils import timezone
 
 from audit import maintenance, recorder
 from catalog.approvals import requests as approval_requests
 from catalog.approvals import webhook
 from catalog.calls import stored_results, tasks
 from catalog.calls.approval_wait import Waits
+from catalog.metering import quotas
 from catalog.openapi import document_import
 from catalog.runners.sql_query.readers import SqliteReaders
 from catalog.upstreams import schedule
@@ -45,6 +47,8 @@ SESSIONS_INTERVAL_SECONDS = 3600.0
 """Seconds between two removals of sessions of browsers: visitors who only begin a sign-in leave one, too."""
 PREVIEWS_INTERVAL_SECONDS = 3600.0
 """Seconds between two removals of OpenAPI documents that were previewed and not imported."""
+QUOTAS_INTERVAL_SECONDS = 3600.0
+"""Seconds between two removals of what quotas counted in periods of long ago."""
 JOB_STOP_SECONDS = 3.0
 """Maximum seconds that a stop waits for the running background job."""
 MEMORY_INTERVAL_SECONDS = 60.0
@@ -140,6 +144,7 @@ def background_jobs() -> list[Job]:
         Job("End expired approvals", APPROVALS_INTERVAL_SECONDS, _end_expired_approvals),
         Job("Remove expired tasks", CLEANUP_INTERVAL_SECONDS, _remove_expired_tasks),
         Job("Remove expired results", CLEANUP_INTERVAL_SECONDS, _clean_up_results),
+        Job("Remove past quotas", QUOTAS_INTERVAL_SECONDS, _remove_past_quotas),
         Job("Remove expired connections of apps", CLEANUP_INTERVAL_SECONDS, cleanup.clean_up),
         Job("Check sign-ins with identity providers", renewal.INTERVAL_SECONDS, renewal.run),
         Job(outbox.JOB_NAME, outbox.JOB_SECONDS, outbox.send_due),
@@ -156,6 +161,10 @@ def _end_expired_approvals() -> None:
 
 def _remove_expired_tasks() -> None:
     tasks.remove_expired()
+
+
+def _remove_past_quotas() -> None:
+    quotas.remove_past(timezone.now())
 
 
 def _remove_expired_sessions() -> None:

@@ -18,10 +18,16 @@ _random = random.SystemRandom()
 PERIODS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
+def split(rate: str) -> tuple[int, int]:
+    """Return the number and the period, in seconds, of a rate such as 60/m or 100/10s."""
+    number, _, period = rate.partition("/")
+    return int(number), int(period[:-1] or 1) * PERIODS[period[-1]]
+
+
 def per_second(rate: str) -> float:
     """Return the number per second of a rate such as 60/m or 100/10s."""
-    number, _, period = rate.partition("/")
-    return int(number) / (int(period[:-1] or 1) * PERIODS[period[-1]])
+    number, seconds = split(rate)
+    return number / seconds
 
 
 class Rates:

@@ -189,9 +189,9 @@ CACHES: dict[str, dict[str, Any]] = {
     for name in ("default", "limits")
 }
 if REDIS_URL:
-    CACHES["limits"]["BACKEND"] = "catalog.policy.limit_cache.LimitCache"
+    CACHES["limits"]["BACKEND"] = "catalog.metering.limit_cache.LimitCache"
 CACHES["local"] = {**_memory_cache, "LOCATION": "local"}
-"""`local` is always private to this process: the rate limits use it while Redis does not answer."""
+"""`local` is always private to this process: limits use it while Redis does not answer."""
 RATELIMIT_USE_CACHE = "limits"
 CHANNEL_LAYERS: dict[str, dict[str, Any]] = {
     "default": (

@@ -55,7 +55,7 @@ def _decision(call: Call) -> list[tuple[str, str]]:
     decisions = {
         outcomes.REFUSED: _('Denied by the rule below. The client received "Unknown tool".'),
         outcomes.UNKNOWN_TOOL: _("Rejected: no tool, prompt or resource has this name."),
-        outcomes.LIMITED: _("Rejected: a rate limit was reached."),
+        outcomes.LIMITED: _("Rejected: a limit was reached."),
         outcomes.INVALID_ARGUMENTS: _("Rejected: the arguments do not match the schema."),
         outcomes.WAITING: _("Waited for approval. Nothing ran: a call that runs after an approval has its own entry."),
         outcomes.APPROVAL_DENIED: _("Rejected: a person denied the approval."),
@@ -63,7 +63,7 @@ def _decision(call: Call) -> list[tuple[str, str]]:
     }  # fmt: skip
     found = [(_("Decision"), decisions.get(call.outcome, _("Allowed to run.")))]
     found.append((_("Rule"), hooks.sentence(call.rule_reason, call.rule) or _("no rule")))
-    names = {outcomes.LIMITED: _("Rate limit"), outcomes.INVALID_ARGUMENTS: _("Validation error")}
+    names = {outcomes.LIMITED: _("Limit"), outcomes.INVALID_ARGUMENTS: _("Validation error")}
     if call.outcome in names:
         found.append((names[call.outcome], hooks.sentence(call.detail_reason, call.detail)))
     return _format_facts(found)

@@ -10,6 +10,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -20,7 +21,7 @@ from catalog.access_requests.submissions import KIND, REPORT_KIND, Refused, name
 from catalog.models import AccessRequest, CallReport, Grant
 
 State = AccessRequest.State
-_LATER_COLUMNS = frozenset({"conditions", "windows", "flags", "trial", "trial_since", "replaces_id"})
+_LATER_COLUMNS = frozenset({"conditions", "windows", "flags", "skips_approval", "trial", "trial_since", "replaces_id"})
 """Columns that grants did not always have: while one is empty, it is no change of an earlier approval."""
 
 
@@ -36,19 +37,31 @@ def approve(
     environments: tuple[str, ...] = (),
     note: str | None = None,
     answer: str = "",
+    conditions: list[dict[str, Any]] | None = None,
 ) -> AccessRequest:
     """Approve an open request with a grant to its person, from now on; without a note, the reason becomes the note.
 
-    Raises Stale, Refused, and ValidationError for a grant that cannot be saved.
+    `conditions`: those of the grant, as it stores them; None for those that are asked for. Raises Stale, Refused, and
+    ValidationError for a grant that cannot be saved.
     """
     with transaction.atomic():
         found = _lock(key)
         if not found.person.is_active:
             raise Refused(_("The account is not active. Activate it first, or decline the request."))
-        grant = _save_grant(found, ends=ends, environments=environments, note=found.reason if note is None else note)
+        grant = _save_grant(
+            found,
+            ends=ends,
+            environments=environments,
+            note=found.reason if note is None else note,
+            conditions=found.conditions if conditions is None else conditions,
+        )
         found.grant, found.granted = grant, digest_of(grant)
         _decide(found, State.APPROVED, by, answer)
-        log.record("approved", KIND, name_for_log(found), {"state": "open"}, {"grant": grant.pk, "answer": answer})
+        before: dict[str, Any] = {"state": "open"}
+        after: dict[str, Any] = {"grant": grant.pk, "answer": answer}
+        if grant.conditions != found.conditions:
+            before["conditions"], after["conditions"] = found.conditions, grant.conditions
+        log.record("approved", KIND, name_for_log(found), before, after)
     return found
 
 
@@ -141,14 +154,24 @@ def _lock(key: int) -> AccessRequest:
     return found
 
 
-def _save_grant(request: AccessRequest, *, ends: datetime | None, environments: tuple[str, ...], note: str) -> Grant:
+def _save_grant(
+    request: AccessRequest,
+    *,
+    ends: datetime | None,
+    environments: tuple[str, ...],
+    note: str,
+    conditions: list[dict[str, Any]],
+) -> Grant:
     """Save the grant that a request asks for. Raises ValidationError."""
+    if conditions and request.kind != AccessRequest.Kind.TOOL:
+        raise ValidationError({"conditions": _("Only access to one tool can have conditions here.")})
     grant = Grant(
         **{str(request.kind): request.target},
         user=request.person,
         ends=ends,
         environments=list(environments),
         note=note,
+        conditions=conditions,
     )
     grant.full_clean()
     grant.save()

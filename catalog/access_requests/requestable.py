@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from catalog.models import Toolset
 from catalog.policy import snapshot
-from catalog.policy.definitions import Item, Snapshot, ToolDefinition
-from catalog.policy.rules import Visible
+from catalog.policy.definitions import Item, Rule, Snapshot, ToolDefinition
+from catalog.policy.rules import Key, Visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,11 @@ class RequestableToolset:
     others: int
     """Number of its resources and prompts: a grant of the toolset includes them."""
     own: frozenset[int]
-    """The tools (primary keys) that the person may use already."""
+    """The tools (primary keys) that the person may use already, without conditions of the grants that allow it."""
+    partial: frozenset[int]
+    """The tools (primary keys) that the person may use already under such conditions: for some calls."""
     is_complete: bool
-    """Whether the person may use everything in it already."""
+    """Whether the person may use everything in it already, without such conditions."""
 
     def find(self, name: str) -> ToolDefinition | None:
         """Return its tool of this name."""
@@ -56,11 +58,13 @@ def find_toolset(visible: Visible, key: int) -> RequestableToolset | None:
 
 def _build(visible: Visible, toolsets: Iterable[Toolset]) -> list[RequestableToolset]:
     catalogue, own = snapshot.current(), _own_items(visible)
-    found = (_build_one(catalogue, toolset, own) for toolset in toolsets)
+    found = (_build_one(catalogue, toolset, *own) for toolset in toolsets)
     return [choice for choice in found if choice is not None]
 
 
-def _build_one(catalogue: Snapshot, toolset: Toolset, own: frozenset[tuple[str, int]]) -> RequestableToolset | None:
+def _build_one(
+    catalogue: Snapshot, toolset: Toolset, own: frozenset[Key], partial: frozenset[Key]
+) -> RequestableToolset | None:
     items = [item for item in catalogue.by_toolset.get(toolset.pk, ()) if not item.quarantined]
     if not items:
         return None
@@ -70,15 +74,23 @@ def _build_one(catalogue: Snapshot, toolset: Toolset, own: frozenset[tuple[str, 
         tools,
         len(items) - len(tools),
         frozenset(tool.id for tool in tools if ("tool", tool.id) in own),
+        frozenset(tool.id for tool in tools if ("tool", tool.id) in partial),
         all((item.kind, item.id) in own for item in items),
     )
 
 
-def _own_items(visible: Visible) -> frozenset[tuple[str, int]]:
-    kinds: tuple[Iterable[tuple[Item, object]], ...] = (
+def _own_items(visible: Visible) -> tuple[frozenset[Key], frozenset[Key]]:
+    """Return the items that a person may use freely, and those that grants with conditions alone allow.
+
+    Denials narrow free access too, but another grant would not widen it: what they leave counts as free.
+    """
+    kinds: tuple[Iterable[tuple[Item, Rule]], ...] = (
         visible.tools.values(),
         visible.resources.values(),
         visible.templates.values(),
         visible.prompts.values(),
     )
-    return frozenset((item.kind, item.id) for kind in kinds for item, _rule in kind)
+    found: tuple[set[Key], set[Key]] = set(), set()
+    for item, rule in (pair for kind in kinds for pair in kind):
+        found[bool(rule.params.get("conditional"))].add((item.kind, item.id))
+    return frozenset(found[False]), frozenset(found[True])

@@ -13,12 +13,14 @@ from django.db import models, transaction
 from django.db.models import Exists
 from django.utils import timezone
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from audit import outcomes
 from audit.actions import log
 from audit.models import Call
 from catalog.access_requests.requestable import RequestableToolset
-from catalog.models import AccessRequest, CallReport
+from catalog.models import AccessRequest, CallReport, Grant, Tool
+from catalog.models.grant_conditions import check_grant
 from catalog.policy.definitions import ToolDefinition
 
 KIND, REPORT_KIND = "access request", "reported call"
@@ -30,6 +32,9 @@ MAX_PER_DAY = 50
 NOT_FAILED: Final = frozenset({outcomes.OK, outcomes.RUNNING, outcomes.INPUT_REQUIRED, outcomes.WAITING})
 
 
+_GONE = gettext_lazy("What you asked for is no longer there. Choose from the list again.")
+
+
 class Refused(Exception):
     """A request, a report or a decision that is not possible; the text is a sentence for the person who tried."""
 
@@ -38,8 +43,17 @@ def name_for_log(request: AccessRequest) -> str:
     return f"{request.kind} {request.name} for {request.person.get_username()}"
 
 
-def submit(user: User, choice: RequestableToolset, tool: ToolDefinition | None, reason: str) -> AccessRequest:
-    """Request a toolset, or one of its tools. Raises Refused."""
+def submit(
+    user: User,
+    choice: RequestableToolset,
+    tool: ToolDefinition | None,
+    reason: str,
+    conditions: list[dict[str, Any]] | None = None,
+) -> AccessRequest:
+    """Request a toolset, or one of its tools, for all calls or for those that satisfy conditions as a grant has.
+
+    Raises Refused, and ValidationError for conditions that fit no call of the tool.
+    """
     if choice.is_complete or (tool is not None and tool.id in choice.own):
         raise Refused(_("You have this access already."))
     made = AccessRequest(
@@ -49,7 +63,9 @@ def submit(user: User, choice: RequestableToolset, tool: ToolDefinition | None, 
         tool_id=None if tool is None else tool.id,
         name=choice.toolset.name if tool is None else tool.name,
         reason=reason,
+        conditions=conditions or [],
     )
+    _check_conditions(made)
 
     def check() -> None:
         same = AccessRequest.objects.filter(
@@ -61,6 +77,20 @@ def submit(user: User, choice: RequestableToolset, tool: ToolDefinition | None, 
 
     _save(user, made, check)
     return made
+
+
+def _check_conditions(request: AccessRequest) -> None:
+    """Raise ValidationError unless a grant could have the conditions, and Refused when there is nothing to grant."""
+    if not request.conditions:
+        return
+    if request.tool_id is None:
+        raise Refused(_("Conditions are possible for one tool only."))
+    tool = Tool.objects.filter(pk=request.tool_id).first()
+    if tool is None:
+        raise Refused(_GONE)
+    grant = Grant(tool=tool, user=request.person, conditions=request.conditions)
+    grant.clean_fields(exclude={field.name for field in Grant._meta.fields} - {"conditions"})
+    check_grant(grant)
 
 
 def _target_of(request: AccessRequest) -> dict[str, Any]:
@@ -124,10 +154,11 @@ def _save(user: User, made: AccessRequest | CallReport, check: Callable[[], None
             made.full_clean(exclude=("person",))
         except ValidationError:
             # The form was checked before: its toolset or tool was deleted since.
-            raise Refused(_("What you asked for is no longer there. Choose from the list again.")) from None
+            raise Refused(_GONE) from None
         made.save()
         if isinstance(made, AccessRequest):
-            log.record("requested", KIND, name_for_log(made), None, {"reason": made.reason})
+            asked = {"conditions": made.conditions} if made.conditions else {}
+            log.record("requested", KIND, name_for_log(made), None, {"reason": made.reason, **asked})
         else:
             target = f"{made.name} ({made.call_id})"
             log.record("reported", REPORT_KIND, target, None, {"user": user.get_username(), "comment": made.comment})

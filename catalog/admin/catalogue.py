@@ -29,7 +29,7 @@ from catalog.admin.approvals import ApprovalAdmin as ApprovalAdmin
 from catalog.admin.editor import preview
 from catalog.admin.editor.runner_forms import kind_name
 from catalog.admin.editor.views import EditorAdmin
-from catalog.admin.forms import GrantForm, LimitForm, PromptForm, ResourceForm, ToolForm
+from catalog.admin.forms import GrantForm, LimitForm, PromptForm, ResourceForm, ToolForm, may_skip_approval
 from catalog.admin.grant_form import GrantConditionsAdmin
 from catalog.admin.history import HistoryAdmin
 from catalog.admin.inlines import (
@@ -38,6 +38,7 @@ from catalog.admin.inlines import (
     ToolGrantInline,
     ToolLimitInline,
 )
+from catalog.admin.limit_usage import LimitUsageAdmin
 from catalog.admin.quarantine import QuarantineAdmin, QuarantineFilter
 from catalog.admin.replays import ReplayAdmin
 from catalog.admin.rule_trials import TrialAdmin, TrialFilter
@@ -240,7 +241,11 @@ class ToolAdmin(EditorAdmin, QuarantineAdmin, CatalogueItemAdmin):
         ),
         (
             _("Limits and logging"),
-            {"fields": ("record_bodies", "max_argument_bytes", "task_support", "requires_capabilities")},
+            {"fields": ("record_bodies", "max_argument_bytes", "task_support", "requires_capabilities", "polling")},
+        ),
+        (
+            _("Cost"),
+            {"fields": ("cost", "cost_argument", "cost_per_kilobyte")},
         ),
     )
 
@@ -323,7 +328,16 @@ class ToolsetAdmin(HistoryAdmin):
     list_filter = ("requestable",)
     fieldsets = (
         (None, {"fields": ("name", "description")}),
-        (_("Requests for access"), {"fields": ("requestable", "request_text")}),
+        (
+            _("Requests for access"),
+            {
+                "fields": ("requestable", "request_text"),
+                "description": _(
+                    "Who requests one tool can name the values that are enough. So people also see the names, titles "
+                    "and choices of its arguments, except secret ones."
+                ),
+            },
+        ),
     )
     ordering = ("name",)
     search_fields = ("name", "description")
@@ -420,6 +434,7 @@ class GrantAdmin(ReplayAdmin, TrialAdmin, GrantConditionsAdmin):
         RedundancyFilter,
         "effect",
         "everyone",
+        "skips_approval",
         related_filter("toolset"),
         related_filter("group"),
         "starts",
@@ -440,6 +455,7 @@ class GrantAdmin(ReplayAdmin, TrialAdmin, GrantConditionsAdmin):
         (_("User or group (choose one)"), {"fields": ("user", "group", "everyone")}),
         (_("Time and environment"), {"fields": ("starts", "ends", "environments")}),
         (_("Conditions"), {"fields": ("conditions", "windows", "flags")}),
+        (_("Approval"), {"fields": ("skips_approval",)}),
         (_("Reason"), {"fields": ("note",)}),
     )
     readonly_fields = ("approval_rules",)
@@ -448,7 +464,14 @@ class GrantAdmin(ReplayAdmin, TrialAdmin, GrantConditionsAdmin):
         """Return the sections; a grant that allows tools has one with the rules that ask about its calls."""
         found = super().get_fieldsets(request, obj)
         asks = obj is not None and obj.effect == Grant.Effect.ALLOW and (obj.tool_id or obj.toolset_id)
-        return (*found, (_("Approval"), {"fields": ("approval_rules",)})) if asks else found
+        if not asks:
+            return found
+        approval = (_("Approval"), {"fields": ("skips_approval", "approval_rules")})
+        return tuple(approval if "skips_approval" in section["fields"] else (name, section) for name, section in found)
+
+    def _may_put_in_force(self, request: HttpRequest, row: Any) -> bool:
+        skips = row.skips_approval or (row.replaces is not None and row.replaces.skips_approval)
+        return super()._may_put_in_force(request, row) and (not skips or may_skip_approval())
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Any], search_term: str) -> Any:
         """Return the grants that a search finds: for an approval rule, only those that allow tools."""
@@ -532,42 +555,49 @@ class GrantAdmin(ReplayAdmin, TrialAdmin, GrantConditionsAdmin):
 
 
 @admin.register(Limit)
-class LimitAdmin(ReplayAdmin, TrialAdmin):
+class LimitAdmin(LimitUsageAdmin, ReplayAdmin, TrialAdmin):
     form = LimitForm
-    list_display = ("number", "rate", "target_name", "subject_name", "state", "note")
-    list_display_links = ("number", "rate")
-    list_filter = (TrialFilter, "scope", "all_tools", "method", related_filter("toolset"), related_filter("group"))
+    list_display = ("number", "amount", "target_name", "subject_name", "state", "note")
+    list_display_links = ("number", "amount")
+    list_filter = (
+        TrialFilter,
+        "measure",
+        "scope",
+        "all_tools",
+        "method",
+        related_filter("toolset"),
+        related_filter("group"),
+    )
     list_before_template = "admin/catalog/grant_links.html"
     list_select_related = ("tool", "toolset", "user", "group")
     search_fields = ("tool__name", "toolset__name", "method", "user__username", "group__name", "note")
     search_help_text = _("Tool, toolset, method, user, group or note")
     autocomplete_fields = ("tool", "toolset", "user", "group")
     fieldsets = (
-        (None, {"fields": ("rate",)}),
+        (None, {"fields": ("measure", "rate", "zone")}),
         (_("Applies to (choose one)"), {"fields": ("tool", "toolset", "all_tools", "method")}),
         (_("Counted for"), {"fields": ("scope", "user", "group")}),
+        (_("When it is reached"), {"fields": ("advice",)}),
         (_("Reason"), {"fields": ("note",)}),
     )
 
-    @admin.display(description=_("rate limit"), ordering="id")
+    @admin.display(description=_("limit"), ordering="id")
     def number(self, row: Limit) -> int:
         return int(row.pk)
 
+    @admin.display(description=_("amount"), ordering="rate")
+    def amount(self, row: Limit) -> str:
+        return policy_messages.format_amount(row.measure, row.rate)
+
     @admin.display(description=_("applies to"))
     def target_name(self, row: Limit) -> str:
-        if row.method:
-            return gettext("method %s") % row.method
-        if row.tool:
-            return gettext("tool %s") % row.tool
-        return gettext("toolset %s") % row.toolset if row.toolset else gettext("all tools")
+        params = policy_messages.rule_of(row).params
+        return policy_messages.target(params["kind"], params["name"])
 
     @admin.display(description=_("counted for"))
     def subject_name(self, row: Limit) -> str:
-        if row.scope == Limit.Scope.USER:
-            return gettext("user %s") % row.user
-        if row.scope == Limit.Scope.EACH_MEMBER:
-            return gettext("each member of %s") % row.group
-        return row.get_scope_display()
+        params = policy_messages.rule_of(row).params
+        return policy_messages.subject(params["by"], params["whom"])
 
     @display(  # type: ignore[untyped-decorator]
         description=_("status"), label={"in force": "success", "trial": "warning"}, ordering="trial"

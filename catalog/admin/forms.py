@@ -7,14 +7,17 @@ from typing import Any
 
 from django import forms
 from django.forms.models import InlineForeignKeyField
+from django.forms.widgets import Media, Script
 from django.utils.translation import gettext
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
+from audit.actions import actor
 from catalog.admin.editor.runner_forms import kind_name
 from catalog.models import ApprovalRule, Grant, Limit, Prompt, Resource, Tool
 from catalog.models.fields import JSONFormField, NamesFormField
 from catalog.policy import messages
 from catalog.runners import registry
+from catalog.trials.decisions import differ
 
 
 class JSONWidget(UnfoldAdminTextareaWidget):  # type: ignore[misc]
@@ -65,6 +68,8 @@ class ToolForm(CatalogueForm):
             self.fields["description"].widget.attrs["rows"] = 4
         if "output_schema" in self.fields:
             self.fields["output_schema"].widget.attrs["data-optional"] = "yes"  # for the editor's script
+        if "cost_argument" in self.fields:
+            self.fields["cost_argument"].widget.attrs["spellcheck"] = "false"
 
 
 class ResourceForm(CatalogueForm):
@@ -118,11 +123,40 @@ class RuleForm(TrialForm, CatalogueForm):
         vars(self.instance)["get_inline_title"] = partial(messages.name_row, self.instance)
 
 
+CHANGES_RULES = "catalog.change_approvalrule"
+
+
+def may_skip_approval() -> bool:
+    """Return whether whoever is signed in may make, and change, grants whose calls run without approval."""
+    user = actor.current_user()
+    return user is not None and user.has_perm(CHANGES_RULES)
+
+
 class GrantForm(RuleForm):
+    """The form of a grant. One whose calls run without approval is as good as a change of the approval rules."""
+
     class Meta:
         model = Grant
         fields = "__all__"  # noqa: DJ007 - the admin's fieldsets name them
         field_classes = {"environments": NamesFormField, "flags": NamesFormField}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if "skips_approval" in self.fields and not may_skip_approval():
+            self.fields["skips_approval"].disabled = True
+
+    def _post_clean(self) -> None:
+        super()._post_clean()  # type: ignore[misc]
+        if may_skip_approval():
+            return
+        # What is stored counts, not what the form began with: that can be an older version.
+        stored = Grant.everything.filter(pk=self.instance.pk).first()
+        skips = self.instance.skips_approval or (stored is not None and stored.skips_approval)
+        if skips and (stored is None or differ(stored, self.instance)):
+            self.add_error(
+                None,
+                gettext("Calls of this grant run without approval. Who may change approval rules can change it."),
+            )
 
 
 class ApprovalRuleForm(TrialForm, CatalogueForm):
@@ -132,22 +166,46 @@ class ApprovalRuleForm(TrialForm, CatalogueForm):
 
 
 class LimitForm(RuleForm):
+    """The form of a limit. Its script shows only the fields that fit the chosen measure; without it, all are shown."""
+
     class Meta:
         model = Limit
         fields = "__all__"  # noqa: DJ007 - the admin's fieldsets name them
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if "measure" in self.fields:
+            self.fields["measure"].widget.attrs["data-limit-measure"] = "yes"  # for the script
+        if "rate" in self.fields:
+            self.fields["rate"].widget.attrs |= {"placeholder": "30/m", "autocomplete": "off", "spellcheck": "false"}
+        if "zone" in self.fields:
+            self.fields["zone"].widget.attrs |= {"placeholder": "UTC", "spellcheck": "false"}
+
+    @property
+    def media(self) -> Media:
+        found: Media = super().media
+        return found + Media(js=[Script("catalog/limit_form.js", type="module")])  # type: ignore[list-item]
 
 
 class UserLimitForm(LimitForm):
     """The limit form on the page of a user: the limit applies to this user alone."""
 
-    scope = Limit.Scope.USER
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.instance.scope = Limit.Scope.USER
+
+
+class GroupLimitForm(LimitForm):
+    """The limit form on the page of a group: the limit applies to each of its members, or to all of them together."""
+
+    SCOPES = (Limit.Scope.EACH_MEMBER, Limit.Scope.GROUP_TOGETHER)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.instance.scope = self.scope
-
-
-class GroupLimitForm(UserLimitForm):
-    """The limit form on the page of a group: the limit applies to each of its members."""
-
-    scope = Limit.Scope.EACH_MEMBER
+        if self.instance.scope not in self.SCOPES:
+            self.instance.scope = Limit.Scope.EACH_MEMBER
+        if "scope" in self.fields:
+            choices = [(scope.value, scope.label) for scope in self.SCOPES]
+            field: Any = self.fields["scope"]
+            field.choices = choices
+            self.initial["scope"] = self.instance.scope

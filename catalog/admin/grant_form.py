@@ -146,7 +146,7 @@ class GrantConditionsAdmin(ConditionsAdmin):
 
 
 def describe(grant: Grant) -> str:
-    """Return the conditions, time windows and flags of a grant in words, for a list; empty without them."""
+    """Return the conditions, time windows, flags and what else differs of a grant, in words, for a list."""
     try:
         parts = [words.join([words.translate(one) for one in definitions.parse(grant.conditions)])]
         parts += [words.translate_window(one) for one in windows.parse(grant.windows)]
@@ -155,6 +155,8 @@ def describe(grant: Grant) -> str:
         return words.mistake(mistake)
     if names:
         parts.append(gettext("flags: %(names)s") % {"names": ", ".join(names)})
+    if grant.skips_approval:
+        parts.append(gettext("runs without approval"))
     text = ""
     for part in filter(None, parts):
         text = gettext("%(first)s; %(second)s") % {"first": text, "second": part} if text else part

@@ -23,6 +23,7 @@ class GrantInline(StackedInline):  # type: ignore[misc]
     model = Grant
     form = GrantForm
     template = "admin/catalog/inline.html"
+    template_before = "admin/catalog/inline_errors.html"
     extra = 0
     tab = True
     show_change_link = True
@@ -46,12 +47,13 @@ class LimitInline(StackedInline):  # type: ignore[misc]
     model = Limit
     form = LimitForm
     template = "admin/catalog/inline.html"
+    template_before = "admin/catalog/inline_errors.html"
     extra = 0
     tab = True
     show_change_link = True
     collapsible = True
     per_page = 2
-    fields: tuple[Any, ...] = (("rate", "scope"), ("user", "group"), "note")
+    fields: tuple[Any, ...] = (("measure", "rate"), "zone", "scope", ("user", "group"), "advice", "note")
     autocomplete_fields: tuple[str, ...] = ("user", "group")
 
     def get_queryset(self, request: Any) -> Any:
@@ -60,12 +62,14 @@ class LimitInline(StackedInline):  # type: ignore[misc]
 
 class UserLimitInline(LimitInline):
     form = UserLimitForm
-    fields = ("rate", ("tool", "toolset"), ("all_tools", "method"), "note")
+    fields = (("measure", "rate"), "zone", ("tool", "toolset"), ("all_tools", "method"), "advice", "note")
     autocomplete_fields = ("tool", "toolset")
 
 
-class GroupLimitInline(UserLimitInline):
+class GroupLimitInline(LimitInline):
     form = GroupLimitForm
+    fields = (("measure", "rate"), "zone", "scope", ("tool", "toolset"), ("all_tools", "method"), "advice", "note")
+    autocomplete_fields = ("tool", "toolset")
 
 
 class ToolGrantInline(GrantInline):
@@ -91,8 +95,8 @@ class ToolGrantInline(GrantInline):
 class ToolLimitInline(LimitInline):
     tab = False
     collapsible = False
-    verbose_name_plural = _("Rate limits: calls to this tool")
-    fields = ("rate", "scope", "user", "group", "note")
+    verbose_name_plural = _("Limits: calls to this tool")
+    fields = ("measure", "rate", "zone", "scope", "user", "group", "advice", "note")
 
 
 USER_INLINES = (SubjectGrantInline, UserLimitInline)

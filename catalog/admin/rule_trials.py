@@ -1,4 +1,4 @@
-"""Trials in the admin of grants, rate limits and approval rules: try a rule, or a change of one, before it applies."""
+"""Trials in the admin of grants, limits and approval rules: try a rule, or a change of one, before it applies."""
 
 from __future__ import annotations
 

@@ -109,6 +109,7 @@ class PartInline(StackedInline):  # type: ignore[misc]
     formset = PartFormSet
     verbose_name = _("entry")
     verbose_name_plural = _("entries")
+    template_before = "admin/catalog/inline_errors.html"
     extra = 0
     per_page = 5  # each may have thousands of values
     autocomplete_fields = ("user", "group")

@@ -49,7 +49,7 @@ def find_contexts(
     """
     grants = asking.grants_digest(snapshot, Requester(user_id), tool, now, settings.ENVIRONMENT)
     common = [tool.id, tool.hash, grants, _states_of(resolve.sent_by(tool), user_id)]
-    return [_digest(CONTEXT_SALT, [*common, _terms_of(rules)]) for rules in questions]
+    return [digest(CONTEXT_SALT, [*common, _terms_of(rules)]) for rules in questions]
 
 
 def _terms_of(rules: Iterable[AskRule]) -> list[Any]:
@@ -58,23 +58,23 @@ def _terms_of(rules: Iterable[AskRule]) -> list[Any]:
 
 def bind(context: str, user_id: int, credential_id: str, ask: Ask, arguments: Mapping[str, Any]) -> str:
     """Return the digest of one call of one person, in its context, for one question."""
-    return _digest(BINDING_SALT, [context, user_id, credential_id, ask.asks, ask.group_id, arguments])
+    return digest(BINDING_SALT, [context, user_id, credential_id, ask.asks, ask.group_id, arguments])
 
 
 def digest_arguments(context: str, arguments: Mapping[str, Any]) -> dict[str, str]:
     """Return the digest of the value of each argument, for comparisons in this context."""
-    return {name: _digest(ARGUMENT_SALT, [context, name, value]) for name, value in arguments.items()}
+    return {name: digest(ARGUMENT_SALT, [context, name, value]) for name, value in arguments.items()}
 
 
 def digest_known(rule_id: int, user_id: int, tool_id: int, value: Any) -> str:
     """Return the digest of a value that a person has had an approved call with."""
-    return _digest(KNOWN_SALT, [rule_id, user_id, tool_id, value])
+    return digest(KNOWN_SALT, [rule_id, user_id, tool_id, value])
 
 
 def seal(row: Approval | TemporaryApproval) -> str:
     """Return the seal of a request as it is now, with its decision if it has one, or of a temporary approval."""
     if isinstance(row, TemporaryApproval):
-        return _digest(
+        return digest(
             TEMPORARY_SALT,
             [
                 *(row.pk, row.user_id, row.credential, row.credential_name, row.tool_id, row.rule_name),
@@ -83,7 +83,7 @@ def seal(row: Approval | TemporaryApproval) -> str:
                 row.revoked and row.revoked.isoformat(),
             ],
         )
-    return _digest(
+    return digest(
         SEAL_SALT,
         [
             *(str(row.id), str(row.call_id), row.user_id, row.maker_id, row.credential, row.tool_id, row.tool_name),
@@ -102,7 +102,8 @@ def is_sealed(row: Approval | TemporaryApproval) -> bool:
     return constant_time_compare(row.seal, seal(row))
 
 
-def _digest(salt: str, value: Any) -> str:
+def digest(salt: str, value: Any) -> str:
+    """Return the keyed digest of a JSON value, whose objects may have their members in any order."""
     return salted_hmac(salt, _canonical(value), algorithm="sha256").hexdigest()
 
 

@@ -47,17 +47,18 @@ def may_see(row: Approval, user: Any) -> bool:
 
     Whoever decides sees no row that toolhub did not write: it could show another call than the one that waits.
     """
-    if _is_asked(row, user):
+    if is_asked(row, user):
         return row.state != State.WAITING or bindings.is_sealed(row)
     return user.pk in row.callers
 
 
 def may_decide(row: Approval, user: Any) -> bool:
     """Return whether this user is one of those who are asked, and not kept out by "four eyes"."""
-    return _is_asked(row, user) and not _is_own(row, user)
+    return is_asked(row, user) and not _is_own(row, user)
 
 
-def _is_asked(row: Approval, user: Any) -> bool:
+def is_asked(row: Approval, user: Any) -> bool:
+    """Return whether the question goes to this user, own calls included."""
     if not user.is_active:
         return False
     if row.asks == PERSON:
@@ -102,7 +103,7 @@ def withdraw(key: Any, user: User) -> Approval:
         if row is None or user.pk not in row.callers:
             raise Refused("gone")
         if row.state not in Approval.LIVE:
-            raise Refused(_code_of(row), row)
+            raise Refused(code_of(row), row)
         requests.end(row, State.WITHDRAWN, user.get_username())
     return row
 
@@ -147,12 +148,12 @@ def _open(key: Any, user: User) -> Iterator[Approval]:
     void: Approval | None = None
     with transaction.atomic():
         row = requests.lock(key)
-        if row is None or not _is_asked(row, user):
+        if row is None or not is_asked(row, user):
             raise Refused("gone")
         if _is_own(row, user):
             raise Refused("own", row)
         if row.state != State.WAITING:
-            raise Refused(_code_of(row), row)
+            raise Refused(code_of(row), row)
         if timezone.now() >= row.expires:
             raise Refused("expired", row)
         if is_current(row, catalogue):
@@ -164,7 +165,8 @@ def _open(key: Any, user: User) -> Iterator[Approval]:
         raise Refused("void", void)
 
 
-def _code_of(row: Approval) -> str:
+def code_of(row: Approval) -> str:
+    """Return the code of Refused for a request that nobody can decide about any more."""
     return "decided" if row.state in (State.APPROVED, State.DENIED) else str(row.state)
 
 

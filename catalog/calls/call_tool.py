@@ -1,9 +1,10 @@
 """The call pipeline: the only way to run a tool, get a prompt or read a resource, for every transport and the admin.
 
-The order of every call: decide (policy), check rate limits, check the arguments against the schema and the conditions
-of grants, log the start (durable), run, validate and sanitise the result, log the end (durable), answer. Denied and
-rejected calls are logged too. Where an approval rule can ask: decide, check the arguments, log that the call waits,
-ask, decide again, check rate limits, use the approval, then on as above. Prompts and resources go the same way in
+The order of every call: decide (policy), check rates, check the arguments against the schema and the conditions of
+grants, take from quotas and places, log the start (durable), run, validate and sanitise the result, log the end
+(durable), answer. Denied and rejected calls are logged too. Where an approval rule can ask: decide, check the
+arguments, log that the call waits, ask, decide again, check rates, take from quotas and places, use the approval, then
+on as above. Prompts and resources go the same way in
 `catalog.calls.prompts` and `catalog.calls.resources`.
 """
 
@@ -23,6 +24,7 @@ from catalog.calls import accounts, approval, call_log, masking, trial_notes
 from catalog.calls.call_log import BegunCall, Ending, Intent
 from catalog.calls.completion import complete
 from catalog.calls.execution import Deadline, Outcome, RunningCalls, cancellation, perform, raise_error, tool_error
+from catalog.calls.metered import Meter
 from catalog.calls.prepared_tools import PreparedTool, get_prepared, load_catalogue
 from catalog.calls.prompts import get_prompt
 from catalog.calls.resources import read_resource
@@ -30,11 +32,9 @@ from catalog.conditions.forms import Refused
 from catalog.errors import (
     TASKS_EXTENSION,
     WRITE_SCOPE,
-    CallNotLogged,
     InsufficientScope,
     InternalFailure,
     InvalidArguments,
-    LimitReached,
     MissingCapability,
     UnknownTool,
     capability_names,
@@ -44,7 +44,8 @@ from catalog.functions.content import ABSENT
 from catalog.functions.context import NO_SECRETS, Context
 from catalog.functions.results import ToolResult
 from catalog.language import in_english
-from catalog.policy import limits, snapshot, visibility
+from catalog.metering.limits import Attempt
+from catalog.policy import snapshot, visibility
 from catalog.policy.definitions import Snapshot, ToolDefinition
 from catalog.schemas import errors as schema_errors
 from catalog.schemas.errors import SchemaProblem
@@ -98,10 +99,12 @@ async def call_tool(
             )
             raise error
     may_ask = tool.id in catalogue.asking_tools
-    is_counted = tool.id in catalogue.limits_by_tool
-    is_counted = is_counted or (bool(catalogue.trials) and trial_notes.has_limits(catalogue, tool))
-    if is_counted and not may_ask:
-        await _take_limits(catalogue, what, prepared, tool, arguments)
+    meter: Meter | None = None
+    if tool.id in catalogue.limits_by_tool or (catalogue.trials and trial_notes.has_limits(catalogue, tool)):
+        is_continued = channel.continues is not None
+        meter = Meter(what, prepared, Attempt(catalogue, tool, caller.credential, arguments, is_continued))
+        if not may_ask:
+            await meter.arrive()
     sent = arguments
     if tool.form is None:
         problem = await prepared.find_problem(arguments, caller.credential.user_id)
@@ -129,17 +132,36 @@ async def call_tool(
                 return await again
             if approved is not None and approved.was_logged:
                 what.notes = ()  # the entry that waited has them
-        if is_counted:
-            await _take_limits(catalogue, what, prepared, tool, sent)
-        if approved is not None:
-            call_id = call_id or recorder.new_call_id()
-            await approval.use(approved, call_id)
+        if meter is not None:
+            await meter.arrive()
     if problem is not None:
         named: list[str] = []
         what.arguments = prepared.rejected_arguments_text(arguments, named)
         message, reason = str(problem), problem.reason
+        if meter is not None:
+            await meter.reject(message)
         number = await call_log.refuse(what, outcomes.INVALID_ARGUMENTS, message, "InvalidArguments", named, reason)
         raise InvalidArguments(message, number, reason, schema_errors.as_data(problem))
+    if meter is None:
+        return await _log_and_run(what, prepared, arguments, channel, call_id, begun, approved)
+    return await meter.run(
+        arguments, lambda: _log_and_run(what, prepared, arguments, channel, call_id, begun, approved)
+    )
+
+
+async def _log_and_run(
+    what: Intent,
+    prepared: PreparedTool,
+    arguments: dict[str, Any],
+    channel: Channel,
+    call_id: UUID | None,
+    begun: Callable[[UUID], Awaitable[None]] | None,
+    approved: approval.Approved | None,
+) -> ToolResult:
+    """Use the approval of a valid call that no limit refuses, log its start, and run it."""
+    if approved is not None:
+        call_id = call_id or recorder.new_call_id()
+        await approval.use(approved, call_id)
     if prepared.secrets_sent:
         return await _call_with_secrets(what, prepared, arguments, channel, call_id, begun)
     hidden: list[str] = []
@@ -150,25 +172,6 @@ async def call_tool(
     if begun is not None:
         await _announce(call, begun)
     return await _run(call, prepared, arguments, channel, hidden)
-
-
-async def _take_limits(
-    catalogue: Snapshot, what: Intent, prepared: PreparedTool, tool: ToolDefinition, arguments: Any
-) -> None:
-    """Count the call against the rate limits of its tool. Raises LimitReached, CallNotLogged."""
-    try:
-        await limits.atake(catalogue, tool, what.caller.credential)
-    except TimeoutError:
-        raise CallNotLogged("the rate limits cannot be counted now") from None
-    except limits.LimitReached as reached:
-        await trial_notes.note_limits(what, catalogue, tool, limited=True)
-        what.arguments = prepared.rejected_arguments_text(arguments)
-        label = reached.rule.english
-        detail, reason = f"{label}: wait {reached.seconds} s", reached.reason
-        number = await call_log.refuse(what, outcomes.LIMITED, detail, reason=reason)
-        raise LimitReached(label, reached.seconds, number, reason) from None
-    if catalogue.trials:
-        await trial_notes.note_limits(what, catalogue, tool)
 
 
 async def _note_trials(
@@ -303,7 +306,7 @@ async def _end(call: BegunCall, prepared: PreparedTool, outcome: Outcome, hidden
     if produced.is_error:
         result["isError"] = True
     await call_log.finish_with_result(call, ending, prepared.result_redactor, result, hidden, produced.size)
-    return ToolResult(produced.content, produced.structured, produced.is_error, produced.meta, call.id)
+    return ToolResult(produced.content, produced.structured, produced.is_error, produced.meta, call.id, produced.size)
 
 
 def _find_missing_capabilities(prepared: PreparedTool, channel: Channel, detached: bool) -> dict[str, Any]:

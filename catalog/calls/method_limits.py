@@ -7,7 +7,7 @@ from audit.types import Credential, Intent
 from catalog.calls import call_log
 from catalog.calls.prepared_tools import load_catalogue
 from catalog.errors import CallNotLogged, LimitReached
-from catalog.policy import limits
+from catalog.metering import limits
 
 
 async def take(credential: Credential, method: str) -> None:
@@ -15,7 +15,8 @@ async def take(credential: Credential, method: str) -> None:
     try:
         await _take(credential, method)
     except limits.LimitReached as reached:
-        raise LimitReached(reached.rule.english, reached.seconds, None, reached.reason) from None
+        label = reached.rule.english
+        raise LimitReached(label, reached.seconds, None, reached.reason, reached.sentence) from None
 
 
 async def take_logged(what: Intent) -> None:
@@ -26,7 +27,7 @@ async def take_logged(what: Intent) -> None:
         label = reached.rule.english
         detail = f"{label}: wait {reached.seconds} s"
         number = await call_log.refuse(what, outcomes.LIMITED, detail, reason=reached.reason)
-        raise LimitReached(label, reached.seconds, number, reached.reason) from None
+        raise LimitReached(label, reached.seconds, number, reached.reason, reached.sentence) from None
 
 
 async def _take(credential: Credential, method: str) -> None:
@@ -35,4 +36,4 @@ async def _take(credential: Credential, method: str) -> None:
         try:
             await limits.atake_method(catalogue, method, credential)
         except TimeoutError:
-            raise CallNotLogged("the rate limits cannot be counted now") from None
+            raise CallNotLogged("the limits cannot be counted now") from None

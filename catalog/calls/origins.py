@@ -24,8 +24,8 @@ from toolhub.invisible import show
 
 _RULES: dict[str, tuple[type[ApprovalRule | Grant | Limit], Any, str]] = {
     GRANT: (Grant, gettext_lazy("Grant"), "grant"),
-    LIMIT: (Limit, gettext_lazy("Rate limit"), "limit"),
-    LIMIT_REACHED: (Limit, gettext_lazy("Rate limit"), "limit"),
+    LIMIT: (Limit, gettext_lazy("Limit"), "limit"),
+    LIMIT_REACHED: (Limit, gettext_lazy("Limit"), "limit"),
     APPROVAL: (ApprovalRule, gettext_lazy("Approval rule"), "approval rule"),
 }
 """Code of a reason -> the model of the rule, its title, and its kind in admin activity."""

@@ -23,7 +23,10 @@ from catalog.calls import judgement
 from catalog.calls.approval_wait import in_storage
 from catalog.errors import CallNotLogged
 from catalog.functions.results import size_of
-from catalog.policy import answers, asking, limits, matching, rules
+from catalog.metering.limits import Attempt
+from catalog.metering.reserving import QuotasUnavailable
+from catalog.metering.trying import Tried, try_change
+from catalog.policy import answers, asking, matching, rules
 from catalog.policy.answers import ALLOW, Answer, Sent
 from catalog.policy.changes import NO_CHANGE, Change
 from catalog.policy.definitions import LIMIT_KIND, GrantRule, Item, Snapshot, ToolDefinition, Trial
@@ -73,7 +76,7 @@ async def note_answers(what: Intent, catalogue: Snapshot, item: Item, arguments:
 
 
 def has_limits(catalogue: Snapshot, tool: ToolDefinition) -> bool:
-    """Return whether a rate limit in trial counts calls of this tool."""
+    """Return whether a limit in trial counts calls of this tool."""
     return any(trial.kind == LIMIT_KIND for trial in find_trials(catalogue, tool))
 
 
@@ -89,21 +92,30 @@ def _can_matter(trial: Trial, catalogue: Snapshot, who: Requester, item: Item) -
     )
 
 
-async def note_limits(what: Intent, catalogue: Snapshot, tool: ToolDefinition, *, limited: bool = False) -> None:
-    """Note what rate limits in trial would have answered, and count the call; `limited`: one in force refused it.
+async def note_limits(
+    what: Intent, attempt: Attempt, *, units: int = 1, is_valid: bool = True, limited: bool = False
+) -> Tried:
+    """Note what limits in trial would have answered, and count the call; `limited`: one in force refused it.
 
-    Each counts by itself the calls that it and the other limits let through.
+    Each counts by itself the calls that it and the other limits let through. `units`: what the call costs before it
+    runs. A call whose arguments are not valid takes nothing but rates. The caller gives back what the answer has.
     """
-    trials = [trial for trial in find_trials(catalogue, tool) if trial.kind == LIMIT_KIND]
-    if not trials:
-        return
-    changes = [Change.of(trial) for trial in trials]
+    trials = [trial for trial in find_trials(attempt.snapshot, attempt.tool) if trial.kind == LIMIT_KIND]
+    found, tried = Tried(), []
     try:
-        tried = await limits.atry(catalogue, tool, what.caller.credential, changes, is_counted=not limited)
-    except (RedisError, OSError, TimeoutError) as error:
-        _warn(tool, error)
-        return
-    _add(what, trials, LIMIT if limited else ALLOW, [LIMIT if is_reached else ALLOW for is_reached in tried])
+        for trial in trials:
+            change = Change.of(trial)
+            tried.append(
+                await try_change(attempt, change, found, units=units, is_valid=is_valid, is_counted=not limited)
+            )
+    except (RedisError, OSError, TimeoutError, QuotasUnavailable) as error:
+        _warn(attempt.tool, error)
+    except BaseException:
+        found.leave()
+        raise
+    real = LIMIT if limited else ALLOW
+    _add(what, trials[: len(tried)], real, [LIMIT if is_reached else ALLOW for is_reached in tried])
+    return found
 
 
 def _add(what: Intent, trials: Iterable[Trial], real: str, tried: Iterable[str]) -> None:

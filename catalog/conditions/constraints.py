@@ -2,6 +2,9 @@
 
 Pure. A condition of a grant that allows is a constraint; one of a grant that denies is a negated one. Over the items of
 a list, the first must hold for all of them, and the second for none.
+
+A list or an object is compared as it was sent, as the shown schema does: what defaults add to it is not the client's. A
+negated one looks at the value with them as well, so that nobody evades a denial by leaving out what is filled in.
 """
 
 from __future__ import annotations
@@ -44,18 +47,27 @@ class Constraint:
             return (self.may_be_absent and not found) if self.is_negated else (self.may_be_absent or found)
         return self.expectation.holds(value) != self.is_negated
 
-    def find_violation(self, arguments: Any, sent: Any) -> SchemaProblem | None:
+    @property
+    def looks_at_filled(self) -> bool:
+        """Return whether it looks at a value as it was sent, and as it is with what was filled into it."""
+        return self.is_negated and self.expectation.is_structured
+
+    def find_violation(self, arguments: Any, sent: Any, filled: Any = NOTHING) -> SchemaProblem | None:
         """Return the first violation in complete arguments, or None.
 
         `sent` are the arguments before fixed values and defaults were filled in: a value counts as left out that the
-        client left out. Raises BudgetError beyond the budget of patterns.
+        client left out. `filled` are those with fixed values alone, where a grant fixes any. Raises BudgetError beyond
+        the budget of patterns.
         """
-        return self.find_from(0, arguments, sent, ())
+        problem = self.find_from(0, arguments, sent, ())
+        if problem is None and filled is not NOTHING and self.looks_at_filled:
+            problem = self.find_from(0, arguments, filled, ())
+        return problem
 
     def find_from(self, index: int, value: Any, sent: Any, path: tuple[str | int, ...]) -> SchemaProblem | None:
         """Return the first violation in the value before the step of this index."""
         if index == len(self.steps):
-            return None if self.accepts(value) else self._wrong(value, path)
+            return self._find_wrong(value, sent, path)
         step = self.steps[index]
         if step is ITEMS:
             if not isinstance(value, list):
@@ -76,6 +88,14 @@ class Constraint:
         found = self.find_from(index + 1, value[step], sent[step] if was_sent else NOTHING, (*path, step))
         # A value that we filled in is none that the client could correct: it has to send one.
         return errors.missing_member(path, step) if found is not None and not was_sent else found
+
+    def _find_wrong(self, value: Any, sent: Any, path: tuple[str | int, ...]) -> SchemaProblem | None:
+        """Return the problem of the value at the place, complete and as it was sent; NOTHING: it was not."""
+        if sent is NOTHING or not self.expectation.is_structured:
+            return None if self.accepts(value) else self._wrong(value, path)
+        if self.is_negated and not self.accepts(value):
+            return self._wrong(value, path)
+        return None if self.accepts(sent) else self._wrong(sent, path)
 
     def _misplaced(self, value: Any, path: tuple[str | int, ...], kind: str) -> SchemaProblem | None:
         """Return the problem of a value without the place of the constraint: it counts as left out."""

@@ -5,10 +5,12 @@ operator; its operand; and `optional`, by which it also holds when the argument 
 
     {"path": "/lines/*/amount", "op": "range", "maximum": 1000}
     {"path": "/region", "op": "one_of", "values": ["emea", "apac"], "optional": true}
+    {"path": "", "op": "only", "names": ["lines", "region"]}
 
-operands: `value` of equals and fixed, `values` of one_of and not_one_of, `pattern`, `prefix`, `list` (the name of a
-value list) of belongs_to, `minimum`, `exclusiveMinimum`, `maximum` and `exclusiveMaximum` of range, `minimum` and
-`maximum` of length.
+The last one is about all arguments together: a client sends no others than these. Operands: `value` of equals and
+fixed, `values` of one_of and not_one_of, `pattern`, `prefix`, `list` (the name of a value list) of belongs_to,
+`minimum`, `exclusiveMinimum`, `maximum` and `exclusiveMaximum` of range, `minimum` and `maximum` of length, `names` of
+only. The value of equals and fixed can be a list or an object.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from catalog.schemas import patterns, redos
 from toolhub.wire import json_pointer
 
 FIXED: Final = "fixed"
-OPERATORS: Final = (*expectations.OPERATORS, FIXED)
+ONLY: Final = "only"
+OPERATORS: Final = (*expectations.OPERATORS, FIXED, ONLY)
 ITEMS: Final = None
 """The step of a path that stands for every item of a list."""
 MAX_CONDITIONS: Final = 20
@@ -35,12 +38,15 @@ MAX_STEPS: Final = 8
 MAX_VALUES: Final = 500
 MAX_TEXT_CHARACTERS: Final = 500
 MAX_FIXED_CHARACTERS: Final = 10_000
+MAX_VALUE_LEVELS: Final = 64
+"""Maximum depth of lists and objects in a value; no call has deeper ones."""
+MAX_NAMES: Final = 100
 MAX_BOUND: Final = 10**15
 """Largest bound of a range: beyond it, programs that read numbers as floating point numbers disagree."""
 _OPERANDS: Final = {
     "equals": {"value"}, "fixed": {"value"}, "one_of": {"values"}, "not_one_of": {"values"}, "pattern": {"pattern"},
     "prefix": {"prefix"}, "belongs_to": {"list"}, "range": set(expectations.RANGE_KEYWORDS),
-    "length": {"minimum", "maximum"},
+    "length": {"minimum", "maximum"}, "only": {"names"},
 }  # fmt: skip
 
 Steps: TypeAlias = tuple[str | None, ...]
@@ -51,9 +57,10 @@ class Condition:
     """One condition of a grant; comparable and hashable."""
 
     steps: Steps
+    """The place of its argument; () for ONLY, which is about all of them."""
     operator: str
     operand: str
-    """The operand as JSON text: a value, a list of values, a text, the name of a value list, or an object of bounds."""
+    """The operand as JSON text: a value, a list of values, a text, the name of a value list, names, or bounds."""
     is_optional: bool = False
 
     @cached_property
@@ -62,7 +69,7 @@ class Condition:
         return json.loads(self.operand)
 
     def expectation(self, lists: Mapping[str, Sequence[str]]) -> Expectation:
-        """Return what it expects; `lists` are the value lists of one person. Not for a fixed value."""
+        """Return what it expects; `lists` are the value lists of one person. Not for FIXED and ONLY."""
         if self.operator == expectations.BELONGS_TO:
             values = expectations.values_of_list(lists.get(self.value, ()))
             return Expectation.of(expectations.BELONGS_TO, values)
@@ -98,6 +105,11 @@ def parse(data: Any) -> tuple[Condition, ...]:
         raise ConditionError("too_many", most=MAX_CONDITIONS)
     found = tuple(_parse_one(one, number) for number, one in enumerate(data, 1))
     fixed = [(number, one.steps) for number, one in enumerate(found, 1) if one.operator == FIXED]
+    only = [number for number, one in enumerate(found, 1) if one.operator == ONLY]
+    if len(only) > 1:
+        raise ConditionError("only_twice", only[1])
+    if only and fixed:
+        raise ConditionError("only_fixed", only[0])
     for number, steps in fixed:
         for other_number, other in enumerate(found, 1):
             shared = min(len(steps), len(other.steps))
@@ -107,6 +119,19 @@ def parse(data: Any) -> tuple[Condition, ...]:
         if one in found[:number]:
             raise ConditionError("twice", number + 1, path=path_text(one.steps))
     return found
+
+
+def find_unfit(conditions: Sequence[Condition], *, asks: bool = False) -> ConditionError | None:
+    """Return the mistake of conditions that only a grant that allows can have; None without any.
+
+    They are those of a grant that denies, or of an approval rule, which asks.
+    """
+    for number, one in enumerate(conditions, 1):
+        if one.operator == FIXED:
+            return ConditionError("fixed_asked" if asks else "fixed_denied", number)
+        if one.operator == ONLY:
+            return ConditionError("only_asked" if asks else "only_denied", number)
+    return None
 
 
 def as_json(condition: Condition) -> dict[str, Any]:
@@ -122,13 +147,15 @@ def _parse_one(data: Any, number: int) -> Condition:
         raise ConditionError("not_condition", number)
     operator, optional = data["op"], data.get("optional", False)
     try:
-        steps = parse_path(data["path"])
+        steps = () if operator == ONLY else parse_path(data["path"])
     except ValueError:
         raise ConditionError("path", number, path=data["path"][:100], most=MAX_STEPS) from None
     if operator not in OPERATORS:
         raise ConditionError("operator", number, name=operator[:100], known=", ".join(OPERATORS))
     names = _OPERANDS[operator]
     unknown = sorted(data.keys() - names - {"path", "op", "optional"})
+    if operator == ONLY and (data["path"] or "optional" in data):
+        raise ConditionError("only_path" if data["path"] else "only_optional", number)
     if unknown:
         raise ConditionError("member", number, name=unknown[0][:100], op=operator)
     if not isinstance(optional, bool):
@@ -147,8 +174,12 @@ def _operand(operator: str, operands: dict[str, Any], number: int) -> Any:
         raise ConditionError("no_operand", number, name=next(iter(_OPERANDS[operator])))
     (value,) = operands.values()
     match operator:
+        case "equals" if isinstance(value, list | dict):
+            _check_inside(value, number)
         case "equals":
             _check_value(value, number)
+        case "only":
+            _check_names(value, number)
         case "fixed":
             if len(dumps(value)) > MAX_FIXED_CHARACTERS:
                 raise ConditionError("long_value", number, most=MAX_FIXED_CHARACTERS)
@@ -163,6 +194,33 @@ def _operand(operator: str, operands: dict[str, Any], number: int) -> Any:
             if operator == "pattern":
                 _check_pattern(value, number)
     return value
+
+
+def _check_names(names: Any, number: int) -> None:
+    if (
+        not isinstance(names, list)
+        or len(names) > MAX_NAMES
+        or not all(isinstance(one, str) and 1 <= len(one) <= MAX_TEXT_CHARACTERS for one in names)
+        or len(set(names)) < len(names)
+    ):
+        raise ConditionError("names", number, most=MAX_NAMES, characters=MAX_TEXT_CHARACTERS)
+
+
+def _check_inside(value: Any, number: int) -> None:
+    """Check a list or an object: its depth before anything walks through it, each value and name, and its size."""
+    waiting = [(value, 1)]
+    while waiting:
+        one, level = waiting.pop()
+        if not isinstance(one, list | dict):
+            _check_value(one, number)
+            continue
+        if level > MAX_VALUE_LEVELS:
+            raise ConditionError("deep_value", number, most=MAX_VALUE_LEVELS)
+        waiting += [(inner, level + 1) for inner in (one.values() if isinstance(one, dict) else one)]
+        if isinstance(one, dict):
+            waiting += [(name, level) for name in one]
+    if len(dumps(value)) > MAX_FIXED_CHARACTERS:
+        raise ConditionError("long_value", number, most=MAX_FIXED_CHARACTERS)
 
 
 def _check_value(value: Any, number: int) -> None:

@@ -73,6 +73,11 @@ class Expectation:
         raise ValueError(self.operator)
 
     @cached_property
+    def is_structured(self) -> bool:
+        """Return whether it expects a list or an object, in which defaults may fill in members."""
+        return self.operator == EQUALS and isinstance(self.value[0], list | dict)
+
+    @cached_property
     def pattern(self) -> str:
         """Return the pattern of PATTERN and PREFIX: a prefix is one in a form that RE2 and ECMAScript read alike."""
         if self.operator == PREFIX:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from catalog.conditions.constraints import NOTHING, Constraint
-from catalog.conditions.definitions import FIXED, ITEMS, Condition, Steps
+from catalog.conditions.definitions import FIXED, ITEMS, ONLY, Condition, Steps
 from catalog.conditions.fixed_values import FixedValues, remaining_required
 from catalog.conditions.mistakes import ConditionError
 from catalog.conditions.narrowing import Demand, Narrowing
@@ -34,6 +34,8 @@ class Alternative:
     fixed: tuple[Condition, ...] = ()
     names_item: bool = False
     """Whether the grant names the item itself: then the item must have every argument that a condition is about."""
+    only: tuple[str, ...] | None = None
+    """The only arguments that a client may send; None for any. What is filled in does not count."""
 
     @classmethod
     def of(
@@ -45,14 +47,24 @@ class Alternative:
         names_item: bool = False,
     ) -> Alternative:
         """Return what a grant with these conditions allows to a person with these value lists."""
-        constraints = tuple(Constraint.of(one, lists) for one in conditions if one.operator != FIXED)
+        constraints = tuple(Constraint.of(one, lists) for one in conditions if one.operator not in (FIXED, ONLY))
         fixed = tuple(one for one in conditions if one.operator == FIXED)
-        return cls(grant_id, constraints, fixed, names_item)
+        only = next((tuple(one.value) for one in conditions if one.operator == ONLY), None)
+        return cls(grant_id, constraints, fixed, names_item, only)
 
     @property
     def is_free(self) -> bool:
         """Return whether it allows every call."""
-        return not (self.constraints or self.fixed)
+        return not (self.constraints or self.fixed) and self.only is None
+
+    def permits(self, name: str) -> bool:
+        """Return whether a client may send an argument of this name, as far as names go."""
+        return self.only is None or name in self.only
+
+    def find_others(self, sent: Iterable[str]) -> list[SchemaProblem]:
+        """Return a problem for each of these arguments that a client may not send, at most MAX_PROBLEMS."""
+        others = [name for name in sent if not self.permits(name)]
+        return [errors.unknown_member((), name, self.only or ()) for name in others[: errors.MAX_PROBLEMS]]
 
 
 @dataclass(frozen=True)
@@ -73,7 +85,7 @@ class Denial:
         *,
         names_item: bool = False,
     ) -> Denial:
-        """Return what a grant with these conditions denies to a person with these lists. None fixes a value."""
+        """Return what a grant with these conditions denies to a person with these lists; see `find_unfit`."""
         return cls(grant_id, tuple(Constraint.of(one, lists, is_negated=True) for one in conditions), names_item)
 
 
@@ -143,6 +155,16 @@ class Way:
         """Return arguments with fixed values and defaults filled in."""
         return self.complete(self.fixed.fill(sent))
 
+    def used(self, fixed: Condition) -> Any:
+        """Return a fixed value as it is used: with the defaults that are filled into it."""
+        around: Any = {}
+        for step in reversed(fixed.steps[:-1]):
+            around = [around] if step is ITEMS else {step: around}
+        value: Any = self.fill_all(around)
+        for step in fixed.steps:
+            value = value[0] if step is ITEMS else value[step]
+        return value
+
 
 class Form:
     """One person's form of a definition."""
@@ -210,7 +232,10 @@ class Form:
         """Return the judgement of arguments that satisfy the definition's own schema with the fixed values."""
         filled = way.fixed.fill(sent)
         complete = way.complete(filled)
-        found: list[tuple[SchemaProblem, int | None]] = []
+        found: list[tuple[SchemaProblem, int | None]] = [
+            (problem, None) for problem in way.alternative.find_others(sent)
+        ]
+        with_fixed = filled if way.alternative.fixed else NOTHING
         for constraint in way.alternative.constraints:
             check_time()
             problem = constraint.find_violation(complete, sent)
@@ -218,7 +243,7 @@ class Form:
                 found.append((problem, None))
         for denial in self.permission.denials:
             check_time()
-            problems = [one.find_violation(complete, sent) for one in denial.constraints]
+            problems = [one.find_violation(complete, sent, with_fixed) for one in denial.constraints]
             if (problem := problems[0]) is not None and None not in problems:
                 found.append((problem, denial.grant_id))
         if not found:
@@ -236,7 +261,8 @@ class Form:
         if not all(one.accepts(value) for one in self._singles() if one.steps == steps):
             return False
         return any(
-            way.fixed.covering(steps) is None
+            way.alternative.permits(name)
+            and way.fixed.covering(steps) is None
             and all(one.accepts(value) for one in way.alternative.constraints if one.steps == steps)
             for way in self.ways
         )
@@ -275,7 +301,11 @@ class Form:
 
     def _is_possible(self, way: Way) -> bool:
         """Return whether some arguments satisfy the alternative, as far as the schema tells."""
-        return all(self._narrow(way.narrowing, way, one) for one in (*way.alternative.constraints, *self._singles()))
+        constraints = (*way.alternative.constraints, *self._singles())
+        if not all(self._narrow(way.narrowing, way, one) for one in constraints):
+            return False
+        # The last: by now the schema names, and requires, what the constraints do.
+        return way.alternative.only is None or way.narrowing.close(way.alternative.only)
 
     def _narrow(self, narrowing: Narrowing, way: Way, constraint: Constraint) -> bool:
         if not self.original.has_place(constraint.steps):
@@ -283,14 +313,27 @@ class Form:
             return True
         covering = way.fixed.covering(constraint.steps)
         if covering is None:
+            if self._may_be_filled(constraint):
+                narrowing.is_exact = False
             return narrowing.apply(Demand([(constraint,)], constraint.required_levels(way.fill_all)))
-        rest = len(covering.steps)
-        if constraint.find_from(rest, covering.value, NOTHING, ()) is None:
+        if constraint.find_from(len(covering.steps), way.used(covering), NOTHING, ()) is None:
             return True
         if ITEMS in covering.steps:
             narrowing.is_exact = False
             return True
         return False
+
+    def _may_be_filled(self, constraint: Constraint) -> bool:
+        """Return whether the constraint also looks at a value with more in it than a client sends."""
+        if not constraint.looks_at_filled:
+            return False
+        steps = constraint.steps
+        fixes = any(
+            one.steps[: len(steps)] == steps
+            for alternative in self.permission.alternatives
+            for one in alternative.fixed
+        )
+        return fixes or self.fill not in (None, dict)
 
     def _shown(self) -> dict[str, Any]:
         if len(self.ways) == 1:
@@ -336,9 +379,19 @@ class Form:
                 narrowing.is_exact = False
                 continue
             levels = _levels(all, [constraint.required_levels(way.fill_all) for way in self.ways])
-            if not narrowing.apply(Demand([(constraint,)], levels)):
+            if not narrowing.apply(Demand([(constraint,)], levels)) or self._may_be_filled(constraint):
                 narrowing.is_exact = False
+        self._close(narrowing)
         return narrowing
+
+    def _close(self, narrowing: Narrowing) -> None:
+        """Leave only the arguments that some alternative permits, where each of them names those that it does."""
+        named = [way.alternative.only for way in self.ways]
+        if len({None if one is None else frozenset(one) for one in named}) > 1:
+            narrowing.is_exact = False
+        names = dict.fromkeys(name for one in named for name in one or ())
+        if None not in named and not narrowing.close(names):
+            narrowing.is_exact = False
 
 
 def _fixes(way: Way, steps: Steps) -> bool:

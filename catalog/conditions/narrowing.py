@@ -10,7 +10,7 @@ Keywords in an "allOf" of their own are the last resort; they are exact as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
 from catalog.conditions.constraints import Constraint
@@ -30,6 +30,11 @@ _APPLIES_TO: Final = {
     "minItems": {"array"}, "maxItems": {"array"},
     **{keyword: {"integer", "number"} for keyword in RANGE_KEYWORDS},
 }  # fmt: skip
+
+_NAMING: Final = (
+    "patternProperties", "propertyNames", "unevaluatedProperties", "anyOf", "oneOf", "allOf", "$ref"
+)  # fmt: skip
+"""Keywords beside "properties" by which a schema can be about members of an object."""
 
 
 class Demand:
@@ -70,6 +75,29 @@ class Narrowing:
         if narrowed is None:
             return False
         self.schema = narrowed
+        return True
+
+    def close(self, names: Collection[str]) -> bool:
+        """Leave no members of the root but these. Return False when it requires another one.
+
+        It says so by "additionalProperties" where the root names all of these itself, and nothing else of it names any.
+        Elsewhere "propertyNames" says it, beside whatever is there.
+        """
+        part = self._open(self.schema)
+        if part is None or any(name not in names for name in part.get("required", ())):
+            return False
+        declared = part.get("properties") or {}
+        closed = {**part, "properties": {name: child for name, child in declared.items() if name in names}}
+        if all(name in declared for name in names) and not any(keyword in part for keyword in _NAMING):
+            closed["additionalProperties"] = False
+        else:
+            before = part.get("propertyNames", True)
+            left = [name for name in names if before is True or (before is not False and self.fits(before, name))]
+            if left:
+                closed["propertyNames"] = {"enum": left}
+            else:
+                closed["maxProperties"] = 0
+        self.schema = self.without_wrong_default(closed)
         return True
 
     # --- on the way -------------------------------------------------------------------------------------------------

@@ -103,13 +103,13 @@ def _around(window: Window, day: date) -> tuple[tuple[float, float], ...]:
     for offset in range(-1, 15):
         start = day + timedelta(days=offset)
         if start.weekday() in window.days:
-            pair = (_instant(window.zone, start, window.opens), _instant(window.zone, start, window.closes))
+            pair = (first_instant(window.zone, start, window.opens), first_instant(window.zone, start, window.closes))
             if pair[0] < pair[1]:  # not where the clocks go forward over the whole window
                 found.append(pair)
     return tuple(found)
 
 
-def _instant(zone: str, day: date, minutes: int) -> float:
+def first_instant(zone: str, day: date, minutes: int) -> float:
     """Return the first instant at which the clocks of the zone show at least this time of this day, in Unix seconds."""
     wall = datetime.combine(day + timedelta(days=minutes // MINUTES_PER_DAY), time())
     wall += timedelta(minutes=minutes % MINUTES_PER_DAY)

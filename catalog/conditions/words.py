@@ -26,7 +26,9 @@ _SENTENCES: Final = {
     "length": gettext_noop("%(argument)s has %(bounds)s characters or items"),
     "belongs_to": gettext_noop("%(argument)s is in the list “%(text)s”"),
     "fixed": gettext_noop("%(argument)s is always %(value)s"),
+    "only": gettext_noop("no other arguments than %(names)s"),
 }
+_NO_ARGUMENTS: Final = gettext_noop("no arguments")
 _MISTAKES: Final = {
     "not_list": gettext_noop("Conditions are a list of objects, such as %(example)s."),
     "too_many": gettext_noop("A grant can have at most %(most)s conditions."),
@@ -40,6 +42,18 @@ _MISTAKES: Final = {
     "optional": gettext_noop('"optional" must be true or false.'),
     "fixed_optional": gettext_noop("A fixed value cannot be left out. Remove “optional”."),
     "fixed_items": gettext_noop("A fixed value belongs to an argument with a name. Name one of the items' members."),
+    "only_path": gettext_noop('The operator "only" is about all arguments. Leave its "path" empty.'),
+    "only_optional": gettext_noop('The operator "only" is about all arguments. Remove "optional".'),
+    "only_twice": gettext_noop('A grant can have one condition with the operator "only". Put all names in one.'),
+    "only_fixed": gettext_noop(
+        "A grant with fixed values cannot name the only arguments as well. Use “equals” instead of “fixed”."
+    ),
+    "only_denied": gettext_noop("A grant that denies cannot name the only arguments. Use a grant that allows."),
+    "only_asked": gettext_noop("A rule that asks cannot name the only arguments. Remove this condition."),
+    "names": gettext_noop(
+        '"names" must be a list of at most %(most)s different names of 1 to %(characters)s characters.'
+    ),
+    "deep_value": gettext_noop("A value can have at most %(most)s levels of lists and objects."),
     "long_value": gettext_noop("A value can have at most %(most)s characters."),
     "no_operand": gettext_noop('"%(name)s" is missing.'),
     "values": gettext_noop('"values" must be a list of 1 to %(most)s values.'),
@@ -152,6 +166,10 @@ def _describe(condition: Condition, say: Translate) -> str:
             params["value"] = errors.cut(json.dumps(value, ensure_ascii=False), errors.MAX_LISTING_CHARACTERS)
         case "one_of" | "not_one_of":
             params["values"] = errors.format_listing(value)
+        case "only" if not value:
+            return say(_NO_ARGUMENTS)
+        case "only":
+            params["names"] = errors.cut(", ".join(value), errors.MAX_LISTING_CHARACTERS)
         case "range" | "length":
             params["bounds"] = _bounds(value, say)
         case _:

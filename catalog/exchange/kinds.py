@@ -11,6 +11,7 @@ from typing import Any
 
 from django.db import models
 
+from catalog.conditions import measures, periods
 from catalog.exchange.values import Values
 from catalog.models import (
     ApprovalRule,
@@ -68,6 +69,16 @@ def _format_label(values: Values) -> str:
     parts = (*_target(values), *_subject(values))
     words = [name.replace("_", " ") if value is True else f"{name} {value}" for name, value in parts]
     return ", ".join([*words, "in trial"] if values.get("trial") else words)
+
+
+def _is_quota(values: Values) -> bool:
+    """Return whether a limit of calls is a quota: beside a rate, it is another row."""
+    return periods.parse(str(values["rate"])) is not None
+
+
+def _describe_amount(values: Values) -> str:
+    measure, rate = str(values["measure"]), str(values["rate"])
+    return measures.describe_amount(measure, rate) if measure in Limit.Measure.values else rate
 
 
 KINDS: list[Kind] = []
@@ -150,8 +161,8 @@ register(
         "limits",
         Limit,
         "limit",
-        key=lambda values: (_target(values), _subject(values), values["trial"]),
-        label=lambda values: f"{values['rate']} {_format_label(values)}",
+        key=lambda values: (_target(values), _subject(values), values["trial"], values["measure"], _is_quota(values)),
+        label=lambda values: f"{_describe_amount(values)} {_format_label(values)}",
         excluded=TRIAL_EXCLUSION,
     )
 )

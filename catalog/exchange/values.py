@@ -29,11 +29,11 @@ class Description:
 DESCRIPTIONS: Mapping[type[models.Model], Description] = {
     Grant: Description(
         ("effect", *Grant.TARGETS, "user", "group", "everyone"),
-        ("starts", "ends", "environments", "conditions", "windows", "flags", "note"),
+        ("starts", "ends", "environments", "conditions", "windows", "flags", "skips_approval", "note"),
     ),
     Limit: Description(
-        ("tool", "toolset", "all_tools", "method", "scope", "user", "group"),
-        ("rate", "note"),
+        ("tool", "toolset", "all_tools", "method", "scope", "user", "group", "measure"),
+        ("rate", "zone", "advice", "note"),
     ),
 }
 ORIGINS: dict[str, type[models.Model]] = {"upstream": Upstream, "openapi": ImportedDocument}

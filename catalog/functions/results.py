@@ -42,6 +42,8 @@ class ToolResult:
     is_error: bool
     meta: dict[str, Any] | None
     call_id: UUID
+    size: int = 0
+    """Approximate size on the wire, in bytes."""
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ import catalog.models.value_lists
 class Migration(migrations.Migration):
     dependencies = [
         ("auth", "0012_alter_user_first_name_max_length"),
-        ("catalog", "0001_squashed_0018_import_batches"),
+        ("catalog", "0018_import_batches"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -12,6 +12,7 @@ from catalog.models.approval_rules import ApprovalRule
 from catalog.models.approvals import Approval, KnownValue, TemporaryApproval
 from catalog.models.imports import ImportBatch, ImportedDocument, ImportedItem
 from catalog.models.items import Prompt, Resource
+from catalog.models.limit_usage import LimitUsage
 from catalog.models.reviews import ReviewDecision
 from catalog.models.rules import CatalogueRevision, Grant, Limit
 from catalog.models.secrets import PersonalSecret, Secret
@@ -35,6 +36,7 @@ __all__ = [
     "ImportedItem",
     "KnownValue",
     "Limit",
+    "LimitUsage",
     "PersonalSecret",
     "Prompt",
     "Resource",

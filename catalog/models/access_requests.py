@@ -11,6 +11,8 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from audit import outcomes
+from catalog.models import validators as check
+from catalog.models.fields import JSONTextField
 from catalog.models.rules import Grant
 from catalog.models.tools import Tool, Toolset
 
@@ -50,6 +52,8 @@ class AccessRequest(models.Model):
     name = models.CharField(_("name"), max_length=200)
     """The name of the toolset or tool at the time of the request: the person is told no later one."""
     reason = models.CharField(_("reason"), max_length=MAX_TEXT_CHARACTERS)
+    conditions = JSONTextField(_("conditions"), default=list, blank=True, validators=[check.conditions])
+    """With the kind "tool": the calls that are asked for, as the conditions of a grant. Empty: all calls."""
     state = models.CharField(_("state"), max_length=10, choices=State.choices, default=State.OPEN)
     created = models.DateTimeField(_("created"), default=timezone.now)
     decided_by = models.CharField(_("decided by"), max_length=150, blank=True, default="")
@@ -87,6 +91,9 @@ class AccessRequest(models.Model):
                 | Q(kind="toolset", toolset__isnull=False, tool__isnull=True)
                 | Q(kind="tool", toolset__isnull=False, tool__isnull=False),
                 name="open_request_has_a_target",
+            ),
+            models.CheckConstraint(
+                condition=Q(kind="tool") | Q(conditions=[]), name="only_requests_for_a_tool_have_conditions"
             ),
         ]
 

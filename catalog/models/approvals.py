@@ -96,6 +96,10 @@ class Approval(models.Model):
     decided_at = models.DateTimeField(_("decided at"), null=True, blank=True)
     by_client = models.BooleanField(_("answered by the client"), default=False)
     reason = models.CharField(_("reason"), max_length=MAX_REASON_CHARACTERS, blank=True)
+    lasting_grant = models.ForeignKey(
+        "catalog.Grant", models.SET_NULL, verbose_name=_("lasting grant"), null=True, blank=True, related_name="+"
+    )
+    """The grant that an approver made of this request: later calls like it need no approval."""
     announced = models.DateTimeField(_("announced"), null=True, blank=True, editable=False)
     """When the webhook was called; None: not yet."""
     seal = models.CharField(_("seal"), max_length=64, blank=True, editable=False)

@@ -9,8 +9,8 @@ from django.apps import apps
 from django.conf import settings
 from django.core.exceptions import ValidationError
 
-from catalog.conditions import flags, words
-from catalog.conditions.definitions import FIXED, ITEMS, MAX_STEPS, Condition, parse, parse_path
+from catalog.conditions import definitions, flags, words
+from catalog.conditions.definitions import ITEMS, MAX_STEPS, ONLY, Condition, parse, parse_path
 from catalog.conditions.expectations import BELONGS_TO
 from catalog.conditions.forms import Alternative, Permission
 from catalog.conditions.item_arguments import ItemArguments
@@ -35,8 +35,8 @@ def check_grant(row: Grant) -> None:
         return  # the validator of the field says so
     if not conditions:
         return
-    denies = row.effect == row.Effect.DENY
-    if problem := _find_problem(conditions, _find_arguments(row), no_fixed="fixed_denied" if denies else ""):
+    problem = definitions.find_unfit(conditions) if row.effect == row.Effect.DENY else None
+    if problem := problem or _find_problem(conditions, _find_arguments(row)):
         raise ValidationError({"conditions": words.mistake(problem)})
 
 
@@ -50,7 +50,8 @@ def check_approval_rule(row: ApprovalRule) -> None:
         return  # the validator of the field says so
     if not conditions:
         return
-    if problem := _find_problem(conditions, _find_tools(row), no_fixed="fixed_asked"):
+    problem = definitions.find_unfit(conditions, asks=True) or _find_problem(conditions, _find_tools(row))
+    if problem:
         raise ValidationError({"conditions": words.mistake(problem)})
 
 
@@ -83,14 +84,10 @@ def _check_flags(row: Grant) -> None:
             raise ValidationError({"flags": words.mistake(FlagError("no_flag", name=name[:100]))})
 
 
-def _find_problem(
-    conditions: tuple[Condition, ...], items: Iterable[ItemArguments], *, no_fixed: str
-) -> ConditionError | None:
-    """Return why the conditions fit none of the items. `no_fixed`: the mistake of a fixed value; "" permits them."""
+def _find_problem(conditions: tuple[Condition, ...], items: Iterable[ItemArguments]) -> ConditionError | None:
+    """Return why the conditions fit none of the items."""
     lists: dict[str, list[str]] = {}
     for number, one in enumerate(conditions, 1):
-        if no_fixed and one.operator == FIXED:
-            return ConditionError(no_fixed, number)
         if one.operator == BELONGS_TO:
             found = apps.get_model("catalog", "ValueList")._default_manager.filter(name=one.value).first()
             if found is None:
@@ -114,6 +111,8 @@ def _find_misfit(
     tried = [one for one in conditions if one.operator != BELONGS_TO or lists.get(one.value)]
     form = arguments.narrow(Permission.build([Alternative.of(0, tried, lists, names_item=True)], []))
     for one in conditions:
+        if one.operator == ONLY:
+            continue  # it names no values, so that secrets do not matter
         if not form.original.has_place(one.steps):
             return ConditionError("no_argument", path=one.steps)
         if form.original.is_secret(one.steps):

@@ -1,4 +1,4 @@
-"""Access (Grant) and rate limits (Limit)."""
+"""Access (Grant) and limits (Limit)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 from simple_history.models import HistoricalRecords
 
-from catalog.conditions import windows
+from catalog.conditions import measures, windows
 from catalog.conditions.mistakes import WindowError
 from catalog.models import grant_conditions
 from catalog.models import validators as check
@@ -113,6 +113,14 @@ class Grant(CatalogueRule):
         validators=[check.flags],
         help_text=_("Applies only to users for whom all these flags are on. Empty: to all."),
     )
+    skips_approval = models.BooleanField(
+        _("runs without approval"),
+        default=False,
+        help_text=_(
+            "Calls that this grant allows need no approval, whatever approval rules say. Only people who may change "
+            "approval rules can change this."
+        ),
+    )
     note = models.CharField(
         _("note"),
         max_length=500,
@@ -145,6 +153,11 @@ class Grant(CatalogueRule):
                 condition=Q(starts__isnull=True) | Q(ends__isnull=True) | Q(ends__gt=models.F("starts")),
                 name="grant_ends_after_it_starts",
                 violation_error_message=_("The end must be after the start."),
+            ),
+            models.CheckConstraint(
+                condition=Q(skips_approval=False) | Q(effect="allow", resource__isnull=True, prompt__isnull=True),
+                name="grant_without_approval_is_for_tools",
+                violation_error_message=_("Only a grant that allows a tool or a toolset can run without approval."),
             ),
             *trial_constraints("grant"),
         ]
@@ -203,14 +216,22 @@ LIMITED_METHODS = (
     "tasks/get",
     "tools/list",
 )
-"""The methods that a rate limit can name: those that clients poll, or that read something."""
+"""The methods that a limit can name: those that clients poll, or that read something."""
 
 
 class Limit(CatalogueRule):
+    class Measure(models.TextChoices):
+        CALLS = measures.CALLS, _("calls")
+        COST = measures.COST, _("cost units")
+        RUNNING = measures.RUNNING, _("calls at a time")
+        REPEATS = measures.REPEATS, _("the same call again")
+        ERRORS = measures.ERRORS, _("the same error again")
+
     class Scope(models.TextChoices):
         USER = "user", _("one user")
         EACH_USER = "each_user", _("each user")
         EACH_MEMBER = "each_member", _("each member of a group")
+        GROUP_TOGETHER = "group_together", _("the members of a group together")
         TOGETHER = "everyone_together", _("everyone together")
 
     tool = models.ForeignKey(Tool, models.CASCADE, verbose_name=_("tool"), null=True, blank=True, related_name="limits")
@@ -221,9 +242,9 @@ class Limit(CatalogueRule):
         null=True,
         blank=True,
         related_name="limits",
-        help_text=_("All tools in the toolset share this rate limit."),
+        help_text=_("All tools in the toolset share this limit."),
     )
-    all_tools = models.BooleanField(_("all tools"), default=False, help_text=_("All tools share this rate limit."))
+    all_tools = models.BooleanField(_("all tools"), default=False, help_text=_("All tools share this limit."))
     method = models.CharField(
         _("method"),
         max_length=40,
@@ -237,7 +258,7 @@ class Limit(CatalogueRule):
         max_length=20,
         choices=Scope.choices,
         default=Scope.EACH_USER,
-        help_text=_("Users whose calls count toward the same rate limit."),
+        help_text=_("Users whose calls count toward the same limit."),
     )
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL,
@@ -250,13 +271,41 @@ class Limit(CatalogueRule):
     group = models.ForeignKey(
         "auth.Group", models.CASCADE, verbose_name=_("group"), null=True, blank=True, related_name="catalog_limits"
     )
-    rate = models.CharField(
-        _("rate"),
-        max_length=20,
-        validators=[check.rate],
+    measure = models.CharField(
+        _("measure"),
+        max_length=10,
+        choices=Measure.choices,
+        default=Measure.CALLS,
         help_text=_(
-            "Calls per period: 30/m means 30 calls a minute. Units are s, m, h and d. 100/2h means 100 "
-            "calls in 2 hours."
+            "What is counted. Tools say how many cost units a call takes. The same call has the same arguments; tools "
+            "for polling are left out of repetitions."
+        ),
+    )
+    rate = models.CharField(
+        _("amount"),
+        max_length=20,
+        help_text=_(
+            "30/m means 30 calls a minute. Units are s, m, h and d. 100/2h means 100 calls in 2 hours. A quota such as "
+            "1000/hour, 1000/day, 1000/week or 1000/month begins anew with the calendar and outlasts restarts. Calls "
+            "at a time: 3."
+        ),
+    )
+    zone = models.CharField(
+        _("time zone"),
+        max_length=64,
+        blank=True,
+        default="",
+        validators=[check.zone],
+        help_text=_("Where the days and months of a quota begin, such as Europe/Berlin. Empty: UTC."),
+    )
+    advice = models.CharField(
+        _("advice"),
+        max_length=300,
+        blank=True,
+        default="",
+        help_text=_(
+            "What the model reads when the limit is reached, after the time to wait: what to do instead, for example "
+            "“Search the archive with search_cached.”"
         ),
     )
     note = models.CharField(_("note"), max_length=500, blank=True)
@@ -264,8 +313,8 @@ class Limit(CatalogueRule):
     history = HistoricalRecords()
 
     class Meta:
-        verbose_name = _("rate limit")
-        verbose_name_plural = _("rate limits")
+        verbose_name = _("limit")
+        verbose_name_plural = _("limits")
         ordering = ["id"]
         constraints = [
             models.CheckConstraint(
@@ -278,12 +327,11 @@ class Limit(CatalogueRule):
             ),
             models.CheckConstraint(
                 condition=Q(scope="user", user__isnull=False, group__isnull=True)
-                | Q(scope="each_member", user__isnull=True, group__isnull=False)
+                | Q(scope__in=["each_member", "group_together"], user__isnull=True, group__isnull=False)
                 | Q(scope__in=["each_user", "everyone_together"], user__isnull=True, group__isnull=True),
                 name="limit_scope_fits",
                 violation_error_message=_(
-                    "Choose a user for “one user”, and a group for “each member of a group”. Otherwise leave both "
-                    "empty."
+                    "Choose a user for “one user”, and a group for the members of one. Otherwise leave both empty."
                 ),
             ),
             *trial_constraints("limit"),
@@ -292,7 +340,11 @@ class Limit(CatalogueRule):
     def __str__(self) -> str:
         target = f"tool {self.tool}" if self.tool_id else f"toolset {self.toolset}" if self.toolset_id else "all tools"
         target = f"method {self.method}" if self.method else target
-        return f"Limit {self.name_in_log}: {self.rate} on {target} for {self.subject}"
+        return f"Limit {self.name_in_log}: {self.amount} on {target} for {self.subject}"
+
+    @property
+    def amount(self) -> str:
+        return measures.describe_amount(self.measure, self.rate)
 
     @property
     def subject(self) -> str:
@@ -301,22 +353,24 @@ class Limit(CatalogueRule):
                 return f"user {self.user}"
             case self.Scope.EACH_MEMBER:
                 return f"each member of {self.group}"
+            case self.Scope.GROUP_TOGETHER:
+                return f"the members of {self.group} together"
             case self.Scope.EACH_USER:
                 return "each user"
         return "everyone together"
 
     def clean(self) -> None:
         super().clean()
+        if not self.rate:
+            raise ValidationError({"rate": _("Enter a rate, for example 30/m.")})
         check.limit(self)
         if self.trial and self.method:
             raise ValidationError(
                 _(
-                    "A rate limit of a method cannot be in trial: the audit log has calls, not these requests. "
+                    "A limit of a method cannot be in trial: the audit log has calls, not these requests. "
                     "Choose a tool, a toolset or all tools."
                 )
             )
-        if not self.rate:
-            raise ValidationError({"rate": _("Enter a rate, for example 30/m.")})
 
 
 class CatalogueRevision(models.Model):

@@ -166,6 +166,39 @@ class Tool(CatalogueItem):
         default=TaskSupport.FORBIDDEN,
         help_text=_("Whether a call can or must run as a task. A task continues after the client disconnects."),
     )
+    polling = models.BooleanField(
+        _("polling"),
+        default=False,
+        help_text=_(
+            "Clients call it again and again on purpose, for example to read a status. Limits of the same call or "
+            "error leave it out."
+        ),
+    )
+    cost = models.PositiveIntegerField(
+        _("cost"),
+        default=1,
+        validators=[MaxValueValidator(1_000_000)],
+        help_text=_("Cost units of a call, for limits that measure cost units."),
+    )
+    cost_argument = models.CharField(
+        _("cost argument"),
+        max_length=200,
+        blank=True,
+        default="",
+        validators=[check.cost_argument],
+        help_text=_(
+            "An argument by which the cost is multiplied, such as /rows: a number, or a list by its length. Without "
+            "the argument, and below 1, it is 1."
+        ),
+    )
+    cost_per_kilobyte = models.PositiveIntegerField(
+        _("cost per kilobyte"),
+        default=0,
+        validators=[MaxValueValidator(1_000_000)],
+        help_text=_(
+            "Cost units for every 1,000 bytes of the result that have begun. They are charged when it is known."
+        ),
+    )
     requires_capabilities = JSONTextField(
         _("requires capabilities"),
         default=list,

@@ -14,7 +14,7 @@ from django.core.exceptions import ValidationError
 from django.utils.translation import gettext_lazy as _
 
 from audit.actions import actor
-from catalog.conditions import definitions, words
+from catalog.conditions import definitions, periods, words
 from catalog.conditions import flags as named_flags
 from catalog.conditions import windows as time_windows
 from catalog.conditions.mistakes import Mistake
@@ -23,6 +23,8 @@ from catalog.models.fields import reject
 from catalog.runners import registry
 from catalog.runners.base import Words
 from catalog.schemas.schema_rules import MAX_DESCRIPTION_CHARACTERS
+from toolhub import rates
+from toolhub.time_zones import find_zone
 
 if TYPE_CHECKING:
     from catalog.models import ApprovalRule, Grant, Limit, Prompt, Resource, ValueListPart
@@ -296,20 +298,36 @@ def prompt(row: Prompt) -> None:
 
 
 RATE = re.compile(r"([0-9]{1,9})/([0-9]{0,6})([smhd])")
-PERIODS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+AT_A_TIME = re.compile(r"[1-9][0-9]{0,3}")
 MAX_PERIOD_SECONDS = 366 * 86_400
 ENVIRONMENT = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 
 def rate(value: str) -> None:
+    """Check a rate such as 30/m."""
     found = RATE.fullmatch(value)
     if not found:
         raise ValidationError(
             _("Enter a rate such as 30/m: a number of calls per s, m, h or d (or per 2h)."), code="invalid"
         )
-    seconds = int(found[2] or 1) * PERIODS[found[3]]
+    seconds = rates.split(value)[1]
     if not 0 < seconds <= MAX_PERIOD_SECONDS:
         raise ValidationError(_("The period of a rate must be between one second and one year."), code="invalid")
+
+
+def cost_argument(value: str) -> None:
+    """Check the place of an argument, such as /rows."""
+    try:
+        steps = definitions.parse_path(value)
+    except ValueError:
+        steps = ()
+    if not steps or None in steps:
+        raise ValidationError(_("Enter the place of one argument, such as /rows or /filter/rows."), code="invalid")
+
+
+def zone(value: str) -> None:
+    if find_zone(value) is None:
+        raise ValidationError(_("Enter a time zone such as Europe/Berlin, or UTC."), code="invalid")
 
 
 def environments(value: Any) -> None:
@@ -384,7 +402,8 @@ def limit(row: Limit) -> None:
         raise ValidationError(
             {targets[1] if targets else "tool": _("Choose exactly one of tool, toolset, all tools and method.")}
         )
-    needs = {"user": "user", "each_member": "group"}.get(row.scope)
+    _limit_measure(row)
+    needs = {"user": "user", "each_member": "group", "group_together": "group"}.get(row.scope)
     for field in ("user", "group"):
         given = bool(_filled_fields(row, field))
         if needs == field and not given:
@@ -397,6 +416,41 @@ def limit(row: Limit) -> None:
             )
         if needs != field and given:
             raise ValidationError({field: _("The chosen scope does not use this field. Leave it empty.")})
+
+
+def _limit_measure(row: Limit) -> None:
+    """Check that the amount fits what the limit measures. Raises ValidationError."""
+    quota = periods.parse(row.rate)
+    match row.measure:
+        case row.Measure.CALLS:
+            if quota is None:
+                try:
+                    rate(row.rate)
+                except ValidationError as error:
+                    raise ValidationError({"rate": error}) from None
+        case row.Measure.COST:
+            if quota is None:
+                raise ValidationError({"rate": _("Enter cost units per hour, day, week or month, such as 5000/month.")})
+        case row.Measure.RUNNING:
+            if not AT_A_TIME.fullmatch(row.rate):
+                raise ValidationError({"rate": _("Enter how many calls may run at a time, such as 3.")})
+        case _:
+            try:
+                rate(row.rate)
+            except ValidationError:
+                raise ValidationError(
+                    {"rate": _("Enter how often within which time, such as 5/10m: 5 times in 10 minutes.")}
+                ) from None
+            if row.rate.startswith("0"):
+                raise ValidationError({"rate": _("The first call is no repetition. Enter at least 1.")})
+            if row.scope in (row.Scope.TOGETHER, row.Scope.GROUP_TOGETHER):
+                raise ValidationError(
+                    {"scope": _("One client repeats a call. Choose one user, each user, or each member of a group.")}
+                )
+    if row.method and (row.measure != row.Measure.CALLS or quota is not None):
+        raise ValidationError({"method": _("Requests of a method have rates such as 30/m only.")})
+    if row.zone and quota is None:
+        raise ValidationError({"zone": _("Only quotas per hour, day, week or month have a time zone. Leave it empty.")})
 
 
 def approval_rule(row: ApprovalRule) -> None:

@@ -1,1 +1,1 @@
-"""Policy: access and rate limits, as pure rules on an immutable snapshot of the catalogue."""
+"""Policy: access and limits, as pure rules on an immutable snapshot of the catalogue."""

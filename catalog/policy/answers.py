@@ -3,7 +3,7 @@
     answer(catalogue, requester, item, now, environment, Sent(arguments))                   by the rules in force
     answer(catalogue, requester, item, now, environment, Sent(arguments), change=change)    as if they were changed
 
-It says what the pipeline says, of valid arguments. Rate limits are counted elsewhere. The log hides some arguments:
+It says what the pipeline says, of valid arguments. Limits are counted elsewhere. The log hides some arguments:
 where the answer depends on one of them, it is "unclear".
 """
 
@@ -150,6 +150,8 @@ class _Case:
     def _ask_depends(self) -> bool:
         """Return whether arguments decide if the call asks."""
         assert isinstance(self.item, ToolDefinition)  # noqa: S101 - nothing else is asked about
+        if any(grant.skips_approval and grant.conditions for grant in self.grants):
+            return True
         found = self.change.find_asks(self.catalogue, self.item)
         for grant in self.grants if self.change.has_asks_of_grants(self.catalogue) else ():
             found += self.change.find_asks_of_grant(self.catalogue, grant.id)

@@ -4,7 +4,8 @@
 
 Rules of the tool, of its toolsets and of all tools apply to whoever calls it. A rule of a grant applies to calls that
 only such grants allow: who may make the call by another grant, without any rule, is not asked. Every rule that applies
-asks; those that ask the same people are one question, with the strictest of their terms.
+asks; those that ask the same people are one question, with the strictest of their terms. No rule asks about a call that
+a grant allows which says so (`skips_approval`).
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ def find_asks(
     beyond the budget of patterns, and what `check_time` raises.
     """
     matcher = Matcher(snapshot, requester.user_id, tool, check_time)
-    grants = rules.find_applicable(snapshot, requester, tool, environment) if snapshot.asks_by_grant else []
+    needs_grants = snapshot.asks_by_grant or snapshot.has_exemptions
+    grants = rules.find_applicable(snapshot, requester, tool, environment) if needs_grants else []
     return match(snapshot, tool, grants, matcher, Arguments(sent, complete), now, known)
 
 
@@ -101,14 +103,25 @@ def match(
             by_grant = [[rule for rule in every if asks(rule)]]
         if all(by_grant):
             found += by_grant[0]
+    if found and any(_exempts(grant, now) and matcher.allows(grant, arguments) for grant in grants):
+        return ()
     return merge(found, tool)
+
+
+def _exempts(grant: GrantRule, now: float) -> bool:
+    """Return whether calls that the grant allows run without approval now."""
+    return grant.skips_approval and grant.effect == "allow" and rules.is_in_force(grant, now)
 
 
 def all_asks(snapshot: Snapshot, requester: Requester, tool: ToolDefinition, now: float, environment: str) -> list[Ask]:
     """Return the questions that some call of the tool by this person could ask, whatever the arguments and the time."""
     found = list(snapshot.asks_by_tool.get(tool.id, ()))
-    if snapshot.asks_by_grant:
+    allowing: list[GrantRule] = []
+    if snapshot.asks_by_grant or snapshot.has_exemptions:
         allowing = _allowing(snapshot, requester, tool, now, environment)
+    if any(grant.skips_approval and not grant.conditions for grant in allowing):
+        return []
+    if snapshot.asks_by_grant:
         by_grants = [_rules_of(snapshot, grant, tool) for grant in allowing]
         if all(rules_of or grant.conditions for grant, rules_of in zip(allowing, by_grants, strict=True)):
             found += [rule for rules_of in by_grants for rule in rules_of]
@@ -164,7 +177,7 @@ def grants_digest(snapshot: Snapshot, requester: Requester, tool: ToolDefinition
         [
             [
                 *(grant.id, grant.target_kind, grant.target_id, grant.subject_kind, grant.subject_id),
-                *(grant.starts, grant.ends, sorted(grant.environments), sorted(grant.flags)),
+                *(grant.starts, grant.ends, sorted(grant.environments), sorted(grant.flags), grant.skips_approval),
                 [[list(one.steps), one.operator, one.operand, one.is_optional] for one in grant.conditions],
                 [[sorted(one.days), one.opens, one.closes, one.zone] for one in grant.windows],
             ]

@@ -72,9 +72,9 @@ class Change:
         return bool(catalogue.asks_by_grant) or any(rule.target_kind == "grant" for rule in self.asks)
 
     def find_limits(self, catalogue: Snapshot, tool: ToolDefinition) -> list[LimitRule]:
-        """Return the rate limits of this tool."""
+        """Return the limits of this tool."""
         found = [rule for rule in catalogue.limits_by_tool.get(tool.id, ()) if rule.id not in self.removed_limits]
-        return found + [rule for rule in self.limits if _names(rule, tool)]
+        return found + [rule for rule in self.limits if _names(rule, tool) and rule.counts(tool)]
 
 
 NO_CHANGE = Change()

@@ -13,8 +13,10 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from audit.types import Reason
 from catalog.canonical import dumps
+from catalog.conditions import measures, periods
 from catalog.conditions.definitions import Condition
 from catalog.conditions.forms import Form
+from catalog.conditions.periods import Quota
 from catalog.conditions.windows import Window
 from toolhub.wire import hints
 
@@ -39,7 +41,7 @@ _ENGLISH: Final = {
     "rule.unfit": "no arguments satisfy the conditions of the grants",
     "rule.own_result": "the caller's own result",
     GRANT: "Grant {number}: {effect} {target} to {whom}",
-    LIMIT: "Limit {number}: {rate} on {target} for {whom}",
+    LIMIT: "Limit {number}: {amount} on {target} for {whom}",
     APPROVAL: "Approval rule {number}: {name}",
 }
 _SUBJECT_TEXTS: Final = {
@@ -48,6 +50,7 @@ _SUBJECT_TEXTS: Final = {
     "everyone": "everyone",
     "each_member": "each member of {}",
     "each_user": "each user",
+    "group_together": "the members of {} together",
     "everyone_together": "everyone together",
 }
 
@@ -59,7 +62,8 @@ class Rule(Reason):
     Parameters of a grant: number, effect, kind and name of the target, by (user, group, everyone), whom, and
     conditional where it has conditions on arguments.
 
-    Of a limit: number, rate, kind ("all" for all tools, or "method") and name of the target, by (its scope) and whom.
+    Of a limit: number, rate, kind ("all" for all tools, or "method") and name of the target, by (its scope), whom, and
+    measure unless it is calls.
     """
 
     @cached_property
@@ -71,9 +75,10 @@ class Rule(Reason):
         if self.code not in (GRANT, LIMIT):
             return _ENGLISH[self.code]
         target = "all tools" if params["kind"] == "all" else f"{params['kind']} {params['name']}"
-        sentence = _ENGLISH[self.code].format_map(
-            {**params, "target": target, "whom": _SUBJECT_TEXTS[params["by"]].format(params["whom"])}
-        )
+        values = {**params, "target": target, "whom": _SUBJECT_TEXTS[params["by"]].format(params["whom"])}
+        if self.code == LIMIT:
+            values["amount"] = measures.describe_amount(params.get("measure", measures.CALLS), params["rate"])
+        sentence = _ENGLISH[self.code].format_map(values)
         return f"{sentence}, with conditions" if params.get("conditional") else sentence
 
     @cached_property
@@ -129,6 +134,14 @@ class ToolDefinition:
     """Of one person's form of a tool: the tool itself. `hash` stays that of the tool, as the log keeps it."""
     form: Form | None = None
     """What the person may send, when a condition says so."""
+    polling: bool = False
+    """Whether clients call it again and again on purpose."""
+    cost: int = 1
+    """Cost units of a call."""
+    cost_argument: tuple[str, ...] = ()
+    """The names that lead to the argument by which the cost is multiplied; empty: none."""
+    cost_per_kilobyte: int = 0
+    """Cost units for every 1,000 bytes of the result that have begun."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -225,6 +238,8 @@ class GrantRule:
     """Empty: always."""
     flags: frozenset[str] = frozenset()
     """It applies to users for whom all these flags are on."""
+    skips_approval: bool = False
+    """Whether the calls that it allows run without approval, whatever approval rules say."""
 
     @cached_property
     def rule(self) -> Rule:
@@ -241,18 +256,40 @@ class LimitRule:
     """tool | toolset | all (tools) | method, whose name is `target_name`"""
     target_id: int | None
     scope: str
-    """user | each_user | each_member | everyone_together"""
+    """user | each_user | each_member | group_together | everyone_together"""
     subject_id: int | None
-    """The user, or the group whose members are counted separately."""
+    """The user, or the group."""
     rate: str
+    """30/m for a rate, 1000/day for a quota, 3 for calls at a time"""
     target_name: str = ""
     subject_name: str = ""
+    measure: str = measures.CALLS
+    """calls | cost | running | repeats | errors"""
+    zone: str = ""
+    """Of a quota; empty: UTC."""
+    advice: str = ""
+    """What the model reads to do instead."""
 
     @cached_property
     def rule(self) -> Rule:
         """Return the rule, such as 'Limit 4: 5/m on tool calculate_sum for each user'; made on first use and kept."""
         params = {"number": self.id, "rate": self.rate, "kind": self.target_kind, "name": self.target_name}
-        return Rule(LIMIT, {**params, "by": self.scope, "whom": self.subject_name})
+        params |= {"by": self.scope, "whom": self.subject_name}
+        return Rule(LIMIT, params if self.measure == measures.CALLS else {**params, "measure": self.measure})
+
+    @cached_property
+    def quota(self) -> Quota | None:
+        """Return the amount and the period of a quota; None for everything else."""
+        return periods.parse(self.rate)
+
+    @cached_property
+    def is_reserved(self) -> bool:
+        """Whether a call takes from it at the last moment before it runs, and not when it arrives."""
+        return self.quota is not None or self.measure in (measures.COST, measures.RUNNING)
+
+    def counts(self, tool: ToolDefinition) -> bool:
+        """Return whether it counts calls of a tool that it is for."""
+        return not (tool.polling and self.measure in measures.LOOPS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -351,6 +388,8 @@ class Snapshot:
     grants_by_id: dict[int, GrantRule] = field(repr=False)
     limits_by_tool: dict[int, tuple[LimitRule, ...]] = field(repr=False)
     """Only tools that have any."""
+    reserved_by_tool: dict[int, tuple[LimitRule, ...]] = field(repr=False)
+    """Those limits of a tool from which a call takes before it runs; only tools that have any."""
     limits_by_method: dict[str, tuple[LimitRule, ...]] = field(repr=False)
     """Only methods that have any."""
     value_lists: dict[str, tuple[ValueListEntries, ...]] = field(repr=False)
@@ -359,6 +398,8 @@ class Snapshot:
     asks_by_tool: dict[int, tuple[AskRule, ...]] = field(repr=False)
     """Only tools that an approval rule names: by itself, by a toolset, or with all tools."""
     asks_by_grant: dict[int, tuple[AskRule, ...]] = field(repr=False)
+    has_exemptions: bool
+    """Whether any grant lets calls run without approval."""
     asking_tools: frozenset[int] = field(repr=False)
     """Ids of the tools of which a call can need an approval, whoever makes it and with whatever arguments."""
     trials: tuple[Trial, ...] = ()
@@ -394,6 +435,7 @@ class Snapshot:
                 (by_user if rule.subject_kind == "user" else by_group).setdefault(rule.subject_id, []).append(rule)
         tools = [item for item in ordered if isinstance(item, ToolDefinition)]
         resources = [item for item in ordered if isinstance(item, ResourceDefinition)]
+        limits_by_tool = _limits_by_tool(tools, by_toolset, limits)
         asks_by_tool, asks_by_grant = _asks_by_tool(tools, by_toolset, asks), _asks_by_grant(asks)
         return cls(
             revision=revision,
@@ -410,12 +452,14 @@ class Snapshot:
             grants_by_group={key: tuple(rules) for key, rules in by_group.items()},
             grants_to_everyone=tuple(rule for rule in grants if rule.subject_kind == "everyone"),
             grants_by_id={rule.id: rule for rule in grants},
-            limits_by_tool=_limits_by_tool(tools, by_toolset, limits),
+            limits_by_tool=limits_by_tool,
+            reserved_by_tool=_reserved(limits_by_tool),
             limits_by_method=_limits_by_method(limits),
             value_lists=dict(value_lists or {}),
             flags=dict(flags or {}),
             asks_by_tool=asks_by_tool,
             asks_by_grant=asks_by_grant,
+            has_exemptions=any(rule.skips_approval for rule in grants),
             asking_tools=frozenset(asks_by_tool) | _reached_by(grants, asks_by_grant, by_toolset),
             trials=trials,
             trials_by_item=_trials_by_item(trials, [*grants, *limits, *asks], by_key, by_toolset) if trials else {},
@@ -434,6 +478,7 @@ def _limits_by_tool(
     tools: list[ToolDefinition], by_toolset: Mapping[int, list[Item]], limits: tuple[LimitRule, ...]
 ) -> dict[int, tuple[LimitRule, ...]]:
     found: dict[int, list[LimitRule]] = {}
+    polling = {tool.id for tool in tools if tool.polling}
     for rule in limits:
         targets: Iterable[int]
         if rule.target_kind == "method":
@@ -444,9 +489,16 @@ def _limits_by_tool(
             targets = (item.id for item in by_toolset.get(rule.target_id, ()) if item.kind == "tool")
         else:
             targets = (tool.id for tool in tools)
+        is_loop = rule.measure in measures.LOOPS
         for tool_id in targets:
-            found.setdefault(tool_id, []).append(rule)
+            if not (is_loop and tool_id in polling):
+                found.setdefault(tool_id, []).append(rule)
     return {tool_id: tuple(rules) for tool_id, rules in found.items()}
+
+
+def _reserved(limits_by_tool: Mapping[int, tuple[LimitRule, ...]]) -> dict[int, tuple[LimitRule, ...]]:
+    found = {key: tuple(rule for rule in rules if rule.is_reserved) for key, rules in limits_by_tool.items()}
+    return {key: rules for key, rules in found.items() if rules}
 
 
 def is_destructive(tool: ToolDefinition) -> bool:

@@ -25,10 +25,11 @@ GRANTS_PER_DECISION = 8
 SHARED_FORM_DECISIONS, PERSONAL_FORM_DECISIONS = 10, 100
 """What a grant with conditions costs more: people share a form, unless a value list makes one for each of them."""
 Permitted: TypeAlias = tuple[
-    frozenset[tuple[tuple[Constraint, ...], tuple[Condition, ...]]], frozenset[tuple[Constraint, ...]]
+    frozenset[tuple[tuple[Constraint, ...], tuple[Condition, ...], tuple[str, ...] | None]],
+    frozenset[tuple[Constraint, ...]],
 ]
 """What may be sent, whichever grants say so: the alternatives, and what is denied."""
-_EVERYTHING: Permitted = (frozenset({((), ())}), frozenset())
+_EVERYTHING: Permitted = (frozenset({((), (), None)}), frozenset())
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,9 @@ def _list_targets(items: Iterable[Item]) -> set[tuple[str, int]]:
 def _permitted(form: Form | None) -> Permitted:
     if form is None:
         return _EVERYTHING
-    alternatives = frozenset((way.alternative.constraints, way.alternative.fixed) for way in form.ways)
+    alternatives = frozenset(
+        (way.alternative.constraints, way.alternative.fixed, way.alternative.only) for way in form.ways
+    )
     return alternatives, frozenset(denial.constraints for denial in form.permission.denials)
 
 

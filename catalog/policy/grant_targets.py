@@ -46,7 +46,7 @@ def reaches_more(user_id: int, other_id: int) -> bool:
 
 
 def find_groups_with_access(group_ids: frozenset[int]) -> frozenset[int]:
-    """Return those of the groups that have grants, denials or rate limits: whoever joins or leaves changes access.
+    """Return those of the groups that have grants, denials or limits: whoever joins or leaves changes access.
 
     Those in trial count: they may be put in force.
     """

@@ -31,7 +31,14 @@ Rows = dict[int, Row]
 MAX_TRIES = 5
 SCHEMA = "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
 LIVE_TABLES = frozenset(
-    {"django_session", "django_admin_log", "catalog_storedresult", "catalog_task", "access_servingprocess"}
+    {
+        "django_session",
+        "django_admin_log",
+        "catalog_limitusage",
+        "catalog_storedresult",
+        "catalog_task",
+        "access_servingprocess",
+    }
 )
 """Tables that a change of the catalogue does not read, and that traffic and heartbeats change all the time. Like the
 audit log and the history, they are empty in the copy. Their keys go on where those of the database end.

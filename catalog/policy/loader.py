@@ -16,8 +16,9 @@ from django.utils.translation import override
 from catalog.canonical import dumps, loads
 from catalog.conditions import definitions, windows
 from catalog.conditions import flags as named_flags
+from catalog.conditions.definitions import parse_path
 from catalog.conditions.expectations import BELONGS_TO
-from catalog.conditions.mistakes import ConditionError, Mistake
+from catalog.conditions.mistakes import Mistake
 from catalog.models import (
     ApprovalRule,
     Flag,
@@ -145,6 +146,10 @@ def build_tool(row: dict[str, Any], toolset_ids: frozenset[int]) -> ToolDefiniti
         **_quarantine(row, unlistable=unlistable),
         pinned_source=_pinned_source(row),
         fill_defaults=row["fill_defaults"],
+        polling=row["polling"],
+        cost=row["cost"],
+        cost_argument=tuple(str(step) for step in parse_path(row["cost_argument"])) if row["cost_argument"] else (),
+        cost_per_kilobyte=row["cost_per_kilobyte"],
     )
 
 
@@ -241,7 +246,7 @@ def _seconds(time: datetime | None) -> float | None:
 _GRANT_COLUMNS = (
     *("id", "effect", "tool_id", "tool__name", "toolset_id", "toolset__name", "resource_id", "resource__uri"),
     *("resource__uri_template", "prompt_id", "prompt__name", "user_id", "user__username", "group_id", "group__name"),
-    *("starts", "ends", "environments", "conditions", "windows", "flags"),
+    *("starts", "ends", "environments", "conditions", "windows", "flags", "skips_approval"),
 )
 
 
@@ -278,6 +283,7 @@ def _build_grant(row: dict[str, Any], lists: Collection[str], flags: Collection[
         environments=frozenset(row["environments"]),
         target_name=name,
         subject_name=subject,
+        skips_approval=row["skips_approval"] and row["effect"] == Grant.Effect.ALLOW,
         **limits,
     )
 
@@ -303,8 +309,8 @@ def _read_restrictions(row: dict[str, Any], lists: Collection[str], flags: Colle
     denies = row["effect"] == Grant.Effect.DENY
     try:
         conditions = definitions.parse(row["conditions"])
-        if denies and any(one.operator == definitions.FIXED for one in conditions):
-            raise ConditionError("fixed_denied")
+        if denies and (mistake := definitions.find_unfit(conditions)):
+            raise mistake
         found = (conditions, windows.parse(row["windows"]), named_flags.parse(row["flags"]))
     except Mistake as error:
         log.warning("grant %s cannot be read, %s: %s", row["id"], "it denies all" if denies else "unused", error.code)
@@ -343,8 +349,8 @@ def ask_rule(row: ApprovalRule, lists: Collection[str]) -> AskRule:
 def _read_ask_restrictions(row: ApprovalRule, lists: Collection[str]) -> dict[str, Any]:
     try:
         conditions = definitions.parse(row.conditions)
-        if any(one.operator == definitions.FIXED for one in conditions):
-            raise ConditionError("fixed_asked")
+        if mistake := definitions.find_unfit(conditions, asks=True):
+            raise mistake
         found = windows.parse(row.windows)
         first_time = definitions.parse_path(row.first_time) if row.first_time else ()
     except ValueError:
@@ -375,13 +381,13 @@ def load_flags() -> dict[str, int]:
 
 
 def load_limits() -> Iterator[LimitRule]:
-    """Yield the rate limits."""
+    """Yield the limits."""
     for row in Limit.objects.order_by("id").select_related("tool", "toolset", "user", "group"):
         yield limit_rule(row)
 
 
 def limit_rule(row: Limit) -> LimitRule:
-    """Return the rate limit that a row, saved or not, would be in force."""
+    """Return the limit that a row, saved or not, would be in force."""
     kind, target = ("tool", row.tool_id) if row.tool_id else ("toolset", row.toolset_id)
     return LimitRule(
         id=row.pk or 0,
@@ -392,6 +398,9 @@ def limit_rule(row: Limit) -> LimitRule:
         rate=row.rate,
         target_name=row.method or str(row.tool or row.toolset or ""),
         subject_name=str(row.user or row.group or ""),
+        measure=row.measure,
+        zone=row.zone,
+        advice=row.advice,
     )
 
 

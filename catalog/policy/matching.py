@@ -7,7 +7,7 @@ tell: then the answer is the one that `lenient` says, and `met_hidden` is set.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -73,6 +73,8 @@ class Arguments:
     """With fixed values filled in, where a grant fixes any."""
     complete: Mapping[str, Any]
     """With defaults as well."""
+    unfilled: Mapping[str, Any] | None = None
+    """Without fixed values, where a grant fixes any."""
 
 
 class Matcher:
@@ -135,6 +137,7 @@ class Matcher:
         """Return whether this grant by itself allows arguments that have their fixed values."""
         made = self._alternative(grant)
         constraints = all(self._satisfies(made, one, arguments) for one in made.constraints)
+        constraints = constraints and self._permits(made, arguments.sent)
         return constraints and all(self._has_fixed(one, arguments.complete) for one in made.fixed)
 
     def fill(self, grant: GrantRule, sent: Mapping[str, Any]) -> Arguments | None:
@@ -143,6 +146,7 @@ class Matcher:
         A value that the grant fixes may be in them: the log has arguments as they were used.
         """
         made = self._alternative(grant)
+        unfilled = sent
         if not all(self._can_be_about(one.steps, True) for one in made.fixed):
             return None
         if made.fixed:
@@ -161,8 +165,10 @@ class Matcher:
                     rest = _without(rest, one.steps, digest(one.value))
                 if fixed.find_problem(rest) is not None:
                     return None
-                sent = fixed.fill(rest)
-        arguments = self.complete(sent)
+                unfilled, sent = rest, fixed.fill(rest)
+        if not self._permits(made, unfilled):
+            return None
+        arguments = replace(self.complete(sent), unfilled=unfilled)
         return arguments if all(self._satisfies(made, one, arguments) for one in made.constraints) else None
 
     def denies(self, grant: GrantRule, arguments: Arguments) -> bool:
@@ -175,18 +181,28 @@ class Matcher:
             return True
         if len(missing) == len(made.constraints) and not any(one.may_be_absent for one in missing):
             return True
+        sent = arguments.sent if arguments.unfilled is None else arguments.unfilled
         for one in made.constraints:
             self._check_time()
             if self._is_hidden(one.steps, arguments.complete):
                 if self._lenient:
                     return False
-            elif one.find_violation(arguments.complete, arguments.sent) is None:
+            elif one.find_violation(arguments.complete, sent, arguments.sent) is None:
                 return False
         return True
 
     def _alternative(self, grant: GrantRule) -> Alternative:
         lists = self._lists(grant.conditions)
         return Alternative.of(grant.id, grant.conditions, lists, names_item=grant.target_kind != "toolset")
+
+    def _permits(self, made: Alternative, sent: Mapping[str, Any]) -> bool:
+        """Return whether a grant permits arguments with these names. The log hides values, and all names or none."""
+        if made.only is None:
+            return True
+        if self._hides(sent):
+            self.met_hidden = True
+            return self._lenient
+        return all(map(made.permits, sent))
 
     def _satisfies(self, made: Alternative, constraint: Constraint, arguments: Arguments) -> bool:
         self._check_time()

@@ -13,8 +13,9 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from audit import local_time
 from audit.types import Reason
-from catalog.conditions import words
+from catalog.conditions import measures, words
 from catalog.models import ApprovalRule, Grant, Limit, Tool
+from catalog.policy import limit_texts
 from catalog.policy.definitions import APPROVAL, GRANT, LIMIT, LIMIT_REACHED, Rule
 from catalog.schemas import errors
 from catalog.schemas.errors import SchemaProblem
@@ -158,7 +159,8 @@ def rule_of(row: ApprovalRule | Grant | Limit) -> Rule:
         kind = "method" if row.method else kind
         name, subject_name = row.method or str(row.tool or row.toolset or ""), str(row.user or row.group or "")
         params = {"number": row.pk or "(new)", "rate": row.rate, "kind": kind, "name": name}
-        return Rule(LIMIT, {**params, "by": row.scope, "whom": subject_name})
+        params |= {"by": row.scope, "whom": subject_name}
+        return Rule(LIMIT, params if row.measure == measures.CALLS else {**params, "measure": row.measure})
     kind, name = _target_of(row)
     by = "user" if row.user_id is not None else "group" if row.group_id is not None else "everyone"
     params = {"number": row.pk or "(new)", "effect": row.effect, "kind": kind, "name": name}
@@ -217,6 +219,8 @@ def subject(by: str, name: str = "") -> str:
             return _("group %s") % name
         case "each_member":
             return _("each member of %s") % name
+        case "group_together":
+            return _("the members of %s together") % name
         case "each_user":
             return _("each user")
         case "everyone_together":
@@ -243,6 +247,20 @@ def _translate(code: str, params: Mapping[str, Any]) -> str:
     return text
 
 
+def format_amount(measure: str, rate: str) -> str:
+    """Return what a limit allows in a few words: 30/m, cost 5000/month, 3 at a time, same call 5/10m."""
+    match measure:
+        case measures.COST:
+            return _("cost %(rate)s") % {"rate": rate}
+        case measures.RUNNING:
+            return _("%(rate)s at a time") % {"rate": rate}
+        case measures.REPEATS:
+            return _("same call %(rate)s") % {"rate": rate}
+        case measures.ERRORS:
+            return _("same error %(rate)s") % {"rate": rate}
+    return rate
+
+
 def _translate_rule(code: str, params: Mapping[str, Any]) -> str:
     values = {
         **params,
@@ -254,7 +272,8 @@ def _translate_rule(code: str, params: Mapping[str, Any]) -> str:
         sentence = _("Grant %(number)s: allow %(what)s to %(whom)s")
         sentence = (_("Grant %(number)s: deny %(what)s to %(whom)s") if denies else sentence) % values
         return _("%(grant)s, with conditions") % {"grant": sentence} if params.get("conditional") else sentence
-    limit = _("Rate limit %(number)s: %(rate)s on %(what)s for %(whom)s") % values
+    values["amount"] = format_amount(params.get("measure", measures.CALLS), params["rate"])
+    limit = _("Limit %(number)s: %(amount)s on %(what)s for %(whom)s") % values
     if code == LIMIT:
         return limit
-    return _("%(limit)s: wait %(seconds)s s") % {"limit": limit, "seconds": params["seconds"]}
+    return _("%(limit)s: wait %(time)s") % {"limit": limit, "time": limit_texts.format_seconds(params["seconds"])}

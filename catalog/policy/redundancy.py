@@ -7,7 +7,8 @@
 A grant covers another one of the same effect that reaches no other people, no other items, at no other time and in no
 other environment. It has no flag that the other one lacks, and no time windows and conditions, or the same ones. Of two
 equal grants the older one stays. So all that are redundant can be removed together. A grant with an approval rule
-covers none, because its calls ask, and is never redundant, because the rule would go with it.
+covers none, because its calls ask, and is never redundant, because the rule would go with it. One whose calls run
+without approval is covered only by another one like it.
 
 It holds for the catalogue as it is: someone who leaves the group that covers their own grant would need it.
 """
@@ -71,6 +72,8 @@ def _covers(other: GrantRule, rule: GrantRule) -> bool:
     begins = other.starts is None or (rule.starts is not None and other.starts <= rule.starts)
     ends = other.ends is None or (rule.ends is not None and rule.ends <= other.ends)
     everywhere = not other.environments or (bool(rule.environments) and rule.environments <= other.environments)
+    if rule.skips_approval and not other.skips_approval:
+        return False
     holds = begins and ends and everywhere and other.windows in {(), rule.windows} and other.flags <= rule.flags
     return holds and _limits_no_more(other, rule) and (not _is_equal(other, rule) or other.id < rule.id)
 
@@ -90,7 +93,8 @@ def _is_equal(first: GrantRule, second: GrantRule) -> bool:
 
 def _reach(rule: GrantRule) -> tuple[object, ...]:
     subject, target = (rule.subject_kind, rule.subject_id), (rule.target_kind, rule.target_id)
-    return (*subject, *target, rule.starts, rule.ends, rule.environments, rule.conditions, rule.windows, rule.flags)
+    when = (rule.starts, rule.ends, rule.environments, rule.windows)
+    return (*subject, *target, *when, rule.conditions, rule.flags, rule.skips_approval)
 
 
 def _by_id(rule: GrantRule) -> int:

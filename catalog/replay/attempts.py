@@ -40,6 +40,8 @@ class LoggedCall(NamedTuple):
     target_id: int | None
     rule_reason: str
     outcome: str
+    duration_us: int | None
+    result_bytes: int
 
     @property
     def kind(self) -> str:
@@ -85,6 +87,14 @@ def read(since_ms: int, until_ms: int, reach: Reach) -> Iterator[Batch]:
 def read_arguments(ids: Collection[UUID]) -> dict[UUID, str]:
     """Return the logged arguments of these calls."""
     return dict(Call.objects.filter(pk__in=ids).order_by().values_list("pk", "arguments")) if ids else {}
+
+
+def read_errors(ids: Collection[UUID]) -> dict[UUID, tuple[str, str]]:
+    """Return the detail and the result of these calls, as the log has them."""
+    if not ids:
+        return {}
+    rows = Call.objects.filter(pk__in=ids).order_by().values_list("pk", "detail", "result")
+    return {key: (detail, result) for key, detail, result in rows}
 
 
 def _period(since_ms: int, until_ms: int) -> QuerySet[Call]:

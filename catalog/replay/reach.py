@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, TypeAlias, TypeVar
 
+from catalog.conditions import measures
 from catalog.conditions.expectations import BELONGS_TO
 from catalog.policy.changes import Change
 from catalog.policy.definitions import (
@@ -16,6 +17,7 @@ from catalog.policy.definitions import (
     Member,
     ResourceDefinition,
     Snapshot,
+    ToolDefinition,
     find_reached,
 )
 
@@ -33,7 +35,7 @@ class Reach:
     touched: Mapping[Key, Users]
     """Items of which a rule or the definition is another one, with the people for whom it is."""
     counted: frozenset[int]
-    """Ids of tools that share a rate limit with one that is touched: what that may run decides what is left for them.
+    """Ids of tools that share a limit with one that is touched: what that may run decides what is left for them.
     Those that are touched and have a limit are among them.
     """
     counted_users: Users
@@ -140,7 +142,9 @@ class _Search:
         before, after = self.sides
         for key in {*before.items, *after.items}:
             old, new = before.items.get(key), after.items.get(key)
-            if old is not new and (old is None or new is None or _describe_item(old) != _describe_item(new)):
+            if old is new:
+                continue
+            if old is None or new is None or _describe_item(old, before) != _describe_item(new, after):
                 self.touched[key] = None
             if old is None and new is not None:
                 self.names.add((new.kind, new.uri if isinstance(new, ResourceDefinition) else new.name))
@@ -154,7 +158,7 @@ class _Search:
                 self.touched[item.kind, item.id] = _union([before, users])
 
     def end(self) -> Reach:
-        """Return the result, with the tools that share a rate limit with what was added."""
+        """Return the result, with the tools that share a limit with what was added."""
         limited = {number for kind, number in self.touched if kind == "tool"}
         by_rule: dict[int, set[int]] = {}
         rules: dict[int, LimitRule] = {}
@@ -172,11 +176,15 @@ class _Search:
         while pending:
             for rule_id in by_tool[pending.pop()] - met:
                 met.add(rule_id)
+                if rules[rule_id].measure in measures.LOOPS:
+                    continue  # each tool has its own
                 pending += by_rule[rule_id] - counted
                 counted |= by_rule[rule_id]
         users: Users = _union(self.touched[key] for key in self.touched if key[0] == "tool" and key[1] in counted)
         if any(rules[rule_id].scope == "everyone_together" for rule_id in met):
             users = None
+        groups = [rules[rule_id] for rule_id in met if rules[rule_id].scope == "group_together"]
+        users = _union([users, *(_find_users(rule, side) for rule in groups for side in self.sides)])
         return Reach(self.touched, frozenset(counted), users, frozenset(self.names))
 
 
@@ -196,7 +204,7 @@ def _find_users(rule: AnyRule, side: Snapshot) -> Users:
     subject = rule.subject_kind if isinstance(rule, GrantRule) else rule.scope
     if subject == "user" and rule.subject_id is not None:
         return frozenset({rule.subject_id})
-    if subject in ("group", "each_member"):
+    if subject in ("group", "each_member", "group_together"):
         return frozenset(key for key, member in side.members.items() if rule.subject_id in member.group_ids)
     return None
 
@@ -214,8 +222,19 @@ def _describe(rule: AnyRule) -> tuple[Any, ...]:
     return tuple(getattr(rule, one.name) for one in fields(rule))
 
 
-def _describe_item(item: Item) -> tuple[Any, ...]:
-    return (item.hash, item.toolset_ids, item.quarantined, item.quarantine_code, item.unpinned)
+def _describe_item(item: Item, side: Snapshot) -> tuple[Any, ...]:
+    found = (item.hash, item.toolset_ids, item.quarantined, item.quarantine_code, item.unpinned)
+    return (*found, *_describe_use(item, side)) if isinstance(item, ToolDefinition) else found
+
+
+def _describe_use(tool: ToolDefinition, side: Snapshot) -> tuple[Any, ...]:
+    """Return what decides how much a call takes from limits, as far as the tool has such limits."""
+    costs = any(rule.measure == measures.COST for rule in side.limits_by_tool.get(tool.id, ()))
+    loops = any(rule.measure in measures.LOOPS for rule in side.limits)
+    return (
+        (tool.cost, tool.cost_argument, tool.cost_per_kilobyte) if costs else None,
+        tool.polling if loops else None,
+    )
 
 
 def _describe_members(members: Mapping[int, Member]) -> dict[int, tuple[bool, frozenset[int]]]:

@@ -1,7 +1,7 @@
 """What a replay found: plain data for a page and for a command. Every list is bounded and says how much it omits.
 
-Kinds of answers are those of `catalog.policy.answers` (allow, deny, ask, unclear), and `LIMIT` for a call that a rate
-limit would stop.
+Kinds of answers are those of `catalog.policy.answers` (allow, deny, ask, unclear), and `LIMIT` for a call that a
+limit would stop, whatever it measures.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ class Report:
     """The answers of the calls of a period, without and with a change, as if each call came today.
 
     Groups, value lists, flags, definitions, starts and ends are those of now; time windows are judged at the time of
-    each call. Rate limits begin with empty counters, and rules about the first time with no known value.
+    each call. Limits begin with empty counters, and rules about the first time with no known value. A call that never
+    ran is taken to end at once, without a result.
     """
 
     days: int
@@ -105,9 +106,11 @@ class Report:
     changed: tuple[Changed, ...]
     """All calls with another answer, the most frequent change first; those in no row are among them."""
     unclear: int
-    """Calls of which it cannot be told: the log does not show an argument that a condition looks at."""
+    """Calls of which it cannot be told: the log does not show an argument or an error that a rule looks at."""
     unreadable: int
-    """Calls of others that were not compared because a condition looks at arguments that the viewer may not read."""
+    """Calls of others that were not compared because a rule looks at what the viewer may not read: arguments, an error
+    or a result.
+    """
     rows: tuple[Row, ...]
     """The most calls first; only what the viewer may read."""
     more_rows: int
@@ -117,7 +120,7 @@ class Report:
     not_shown: int
     """Calls with another answer that are in no row because the viewer may not read them."""
     counts_limits: bool
-    """Whether rate limits could decide about calls that were compared."""
+    """Whether limits could decide about calls that were compared."""
     counts_first_times: bool
     """Whether rules about the first time with a value could ask about calls that were compared."""
 

@@ -32,7 +32,8 @@ def describe(report: Report) -> Iterator[str]:
         at_least = "at least " if report.rows_are_cut else ""
         yield f"  and {at_least}{report.more_rows:,} more, with {_count(report.more_calls)}"
     if report.unclear:
-        yield f"Cannot tell: {_count(report.unclear)}. The log does not show an argument that a condition is about."
+        hidden = "The log does not show an argument or an error that a rule looks at."
+        yield f"Cannot tell: {_count(report.unclear)}. {hidden}"
     yield from _describe_terms(report)
 
 
@@ -47,6 +48,7 @@ def _describe_terms(report: Report) -> Iterator[str]:
     yield "Both answers are those of now: with the groups, value lists, flags and definitions of now."
     if report.counts_limits:
         yield "Rate limits were counted from the start of the period, over the calls that would run."
+        yield "A call that never ran is taken to end at once, without a result."
     if report.counts_first_times:
         yield "A rule for the first time with a value asks once in the period for each value. Approval is assumed."
 

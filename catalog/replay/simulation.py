@@ -1,10 +1,14 @@
 """The answers to logged calls by two catalogues, in the order in which the calls were made. Pure.
 
 Both answers are computed: what the log has was decided by older rules. Starts and ends of grants count as they are now,
-time windows as they were at the time of the call. Rate limits begin with empty counters and count the calls that would
-run. Calls that ask count as approved: the first one with a value asks, and later ones with that value are known.
+time windows as they were at the time of the call. Limits begin with empty counters and count the calls that would run.
+Calls that ask count as approved: the first one with a value asks, and later ones with that value are known.
 
 Calls that were rejected because their arguments do not fit the tool are rejected without and with the change.
+
+A call counts in neither catalogue where the log hides an argument or an error that a limit looks at, and where it is of
+somebody else whose arguments and errors the viewer may not read: the number of calls that the limit refuses would tell
+them.
 
 Most answers do not depend on arguments. They are found once for each person and item, by an answer to a call of which
 nothing is known, and calls of others whose arguments the viewer may not read get no other answer.
@@ -15,7 +19,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from audit import outcomes
 from catalog.calls import judgement
@@ -28,8 +32,10 @@ from catalog.policy.answers import ALLOW, ASK, DENY, UNCLEAR, Answer, Sent
 from catalog.policy.definitions import GrantRule, Item, ResourceDefinition, Snapshot, ToolDefinition
 from catalog.policy.matching import Matcher
 from catalog.policy.rules import Requester
-from catalog.replay import log_arguments, reach
-from catalog.replay.counters import Counter, Counters, take
+from catalog.replay import log_arguments, log_uses, reach
+from catalog.replay.counter_sets import Counters, CounterSet
+from catalog.replay.counters import Use
+from catalog.replay.log_uses import Attempt, Bodies
 from catalog.replay.reach import Reach
 from catalog.replay.report import LIMIT, Viewer
 from catalog.schemas import errors, patterns, validator
@@ -49,23 +55,6 @@ Kinds: TypeAlias = tuple[str, str]
 _RUNS: Final = frozenset({ALLOW, ASK})
 
 
-class Attempt(Protocol):
-    """What a simulation needs of a logged call."""
-
-    @property
-    def user_id(self) -> int: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def target_id(self) -> int | None: ...
-    @property
-    def outcome(self) -> str: ...
-    @property
-    def ms(self) -> int: ...
-
-
 @dataclass(slots=True, eq=False)
 class Pair:
     """One person and one item, with what is known of their calls."""
@@ -74,10 +63,11 @@ class Pair:
     items: tuple[Item | None, Item | None]
     is_readable: bool
     is_same: bool
-    """Whether both catalogues have the same rules for them, so that only rate limits can make a difference."""
+    """Whether both catalogues have the same rules for them, so that only limits can make a difference."""
     windows: tuple[tuple[Window, ...], ...]
     """Those that decide which answer holds."""
-    counters: tuple[list[Counter], list[Counter]]
+    limits: tuple[CounterSet | None, CounterSet | None]
+    """None where there are none."""
     answers: dict[tuple[bool, ...], tuple[str | None, str | None]] = field(default_factory=dict)
     """By which of the windows are open: the answers without and with the change, None where arguments decide."""
 
@@ -150,11 +140,11 @@ class _Side:
         asked = {rule.id for ask in found.asks for rule in ask.rules}
         return found.kind, [value for rule, value in values.items() if rule in asked and rule not in hidden]
 
-    def is_unfit(self, item: Item | None, read: Callable[[Item], Sent]) -> bool:
+    def is_unfit(self, item: Item | None, bodies: Bodies) -> bool:
         """Return whether arguments do not fit the definition of a tool, as far as the log shows them."""
         if not isinstance(item, ToolDefinition):
             return item is None
-        sent = read(item)
+        sent = bodies.read_arguments(item)
         if sent.arguments is None or log_arguments.has_hidden(sent.arguments):
             return False
         with patterns.regex_budget(CALL_SECONDS):  # a check sets its own, and this one lifts it
@@ -236,7 +226,7 @@ class Simulation:
         self._minute = -1
         self._open: dict[tuple[Window, ...], bool] = {}
         self.counts_limits = False
-        """Whether a rate limit could decide about a call."""
+        """Whether a limit could decide about a call."""
 
     @property
     def counts_first_times(self) -> bool:
@@ -257,12 +247,23 @@ class Simulation:
         """Return whether `compare` has to know the arguments of a call."""
         if not (pair.is_readable and self._is_decided(pair)):
             return False
-        return attempt.outcome == outcomes.INVALID_ARGUMENTS or None in self._find_independent(attempt, pair)
+        if attempt.outcome == outcomes.INVALID_ARGUMENTS:
+            return True
+        kinds = self._find_independent(attempt, pair)
+        return None in kinds or any(
+            limits.looks_at_arguments and kind in _RUNS
+            for kind, limits in zip(kinds, pair.limits, strict=True)
+            if limits is not None
+        )
 
-    def compare(self, attempt: Attempt, pair: Pair, read: Callable[[Item], Sent]) -> Kinds | None:
+    def needs_error(self, attempt: Attempt, pair: Pair) -> bool:
+        """Return whether `compare` has to know the error of a call."""
+        return pair.is_readable and any(log_uses.needs_error(attempt, one) for one in pair.limits if one is not None)
+
+    def compare(self, attempt: Attempt, pair: Pair, bodies: Bodies) -> Kinds | None:
         """Return both answers to a call; None when they are the same for sure. Calls must come in order of time.
 
-        `read` returns the arguments of the call; it is called only where `needs_arguments` says so.
+        `bodies` has the arguments and the error of the call where `needs_arguments` and `needs_error` say so.
         """
         if not self._is_decided(pair):
             return None
@@ -275,36 +276,33 @@ class Simulation:
             elif not pair.is_readable:
                 return UNREADABLE, UNREADABLE
             else:
-                found.append(side.answer(pair.user_id, item, at, log_arguments.UNKNOWN if item is None else read(item)))
+                sent = log_arguments.UNKNOWN if item is None else bodies.read_arguments(item)
+                found.append(side.answer(pair.user_id, item, at, sent))
         kinds = (found[0][0], found[1][0])
         if UNCLEAR in kinds:
             # It counts in neither catalogue: otherwise a limit would tell the two apart by a call that nobody can tell.
             return kinds
-        if any(pair.counters):
-            seconds = attempt.ms // 1000
-            before, after = (
-                LIMIT if kind in _RUNS and not take(counters, seconds) else kind
-                for kind, counters in zip(kinds, pair.counters, strict=True)
-            )
-            kinds = before, after
-        if attempt.outcome == outcomes.INVALID_ARGUMENTS and pair.is_readable and self._is_unfit(pair, read):
+        is_unfit = attempt.outcome == outcomes.INVALID_ARGUMENTS and pair.is_readable and self._is_unfit(pair, bodies)
+        if any(pair.limits):
+            kinds = _limit(attempt, pair, kinds, bodies, is_unfit=is_unfit)
+        if is_unfit and UNCLEAR not in kinds:
             return None  # it counts for the limits, and nothing else comes of it
         for side, kind, (_, values) in zip(sides, kinds, found, strict=True):
             if kind == ASK and values:
                 side.remember(values)
         return kinds
 
-    def _is_unfit(self, pair: Pair, read: Callable[[Item], Sent]) -> bool:
+    def _is_unfit(self, pair: Pair, bodies: Bodies) -> bool:
         """Return whether the arguments of a rejected call do not fit the tool in either catalogue, whatever rules say.
 
         Conditions have rejected some that do.
         """
         return all(
-            side.is_unfit(item, read) for side, item in zip((self._before, self._after), pair.items, strict=True)
+            side.is_unfit(item, bodies) for side, item in zip((self._before, self._after), pair.items, strict=True)
         )
 
     def _is_decided(self, pair: Pair) -> bool:
-        return not pair.is_same or any(pair.counters)
+        return not pair.is_same or any(pair.limits)
 
     def _find_independent(self, attempt: Attempt, pair: Pair) -> tuple[str | None, str | None]:
         state = self._find_state(pair, attempt.ms)
@@ -339,20 +337,50 @@ class Simulation:
         user_id = attempt.user_id
         if not any(self._reach.has(key, user_id) for key in keys):
             return None
-        counters = (
-            self._find_counters(self._before, user_id, items[0]),
-            self._find_counters(self._after, user_id, items[1]),
+        limits = (
+            self._find_limits(self._before, user_id, items[0]),
+            self._find_limits(self._after, user_id, items[1]),
         )
-        self.counts_limits = self.counts_limits or any(counters)
+        self.counts_limits = self.counts_limits or any(limits)
         found = self._before.find_windows(user_id, items[0]) | self._after.find_windows(user_id, items[1])
         is_readable = self._viewer.may_read_all or user_id == self._viewer.user_id
         is_same = not any(self._reach.touches(key, user_id) for key in keys)
-        return Pair(user_id, items, is_readable, is_same, tuple(found), counters)
+        return Pair(user_id, items, is_readable, is_same, tuple(found), limits)
 
-    def _find_counters(self, side: _Side, user_id: int, item: Item | None) -> list[Counter]:
+    def _find_limits(self, side: _Side, user_id: int, item: Item | None) -> CounterSet | None:
         if not isinstance(item, ToolDefinition) or item.id not in self._reach.counted:
-            return []
-        return side.counters.find(item, user_id)
+            return None
+        return side.counters.find(item, user_id) or None
+
+
+def _limit(attempt: Attempt, pair: Pair, kinds: Kinds, bodies: Bodies, *, is_unfit: bool) -> Kinds:
+    """Return the answers after the limits of both catalogues, and count the call in those that let it through.
+
+    `is_unfit`: its arguments fit no tool, so that it takes nothing that only a call that runs takes.
+    """
+    counted: list[tuple[CounterSet, Use] | None] = []
+    for kind, limits in zip(kinds, pair.limits, strict=True):
+        if limits is None or kind not in _RUNS:
+            counted.append(None)
+            continue
+        if limits.looks_at_bodies and not pair.is_readable:
+            return UNREADABLE, UNREADABLE
+        use = log_uses.read(attempt, limits, bodies)
+        if use is None or not limits.is_known(use):
+            return UNCLEAR, UNCLEAR
+        counted.append((limits, use))
+    found: list[str] = []
+    for kind, one in zip(kinds, counted, strict=True):
+        if one is None:
+            found.append(kind)
+            continue
+        limits, use = one
+        if limits.arrive(use) and (is_unfit or limits.reserve(use)):
+            limits.end(use)
+            found.append(kind)
+        else:
+            found.append(LIMIT)
+    return found[0], found[1]
 
 
 def _name(item: Item) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from typing import Final
+from uuid import UUID
 
 from django.conf import settings
 from django.utils import timezone
@@ -13,8 +14,8 @@ from django.utils import timezone
 from audit.format import timestamps
 from catalog.policy.answers import Sent
 from catalog.policy.changes import NO_CHANGE, Change
-from catalog.policy.definitions import Item, Snapshot
-from catalog.replay import attempts, log_arguments, reach
+from catalog.policy.definitions import Item, Snapshot, ToolDefinition
+from catalog.replay import attempts, log_arguments, log_errors, reach
 from catalog.replay.attempts import AttemptFilter, Batch, LoggedCall
 from catalog.replay.report import MAX_DAYS, MIN_DAYS, Progress, Report, Viewer
 from catalog.replay.simulation import Pair, Simulation
@@ -28,6 +29,25 @@ PIECE_CALLS: Final = 4
 
 class _Cancelled(Exception):
     """The signal that nobody waits for the report any more."""
+
+
+class _Bodies:
+    """The arguments and the error of one call, as far as they were read from the log."""
+
+    def __init__(self, call: LoggedCall, arguments: Mapping[UUID, str], errors: Mapping[UUID, tuple[str, str]]) -> None:
+        self._call, self._arguments, self._errors = call, arguments, errors
+        self._sent: Sent | None = None
+
+    def read_arguments(self, item: Item) -> Sent:
+        """Return the arguments; those of a tool are the same for every definition of it."""
+        if self._sent is None or not isinstance(item, ToolDefinition):
+            text = self._arguments.get(self._call.id)
+            self._sent = log_arguments.UNKNOWN if text is None else log_arguments.read(text, item, self._call.name)
+        return self._sent
+
+    def read_error(self) -> str | None:
+        found = self._errors.get(self._call.id)
+        return None if found is None else log_errors.read(*found)
 
 
 class Rest:
@@ -122,21 +142,19 @@ def _compare(
     breathe: Callable[[], None],
 ) -> None:
     pairs: list[tuple[LoggedCall, Pair]] = []
-    needed = []
+    needed, failed = [], []
     for number, call in enumerate(calls):
         pair = simulation.find_pair(call)
         if pair is not None and chosen.accepts(call):
             pairs.append((call, pair))
             if simulation.needs_arguments(call, pair):
                 needed.append(call.id)
+            if simulation.needs_error(call, pair):
+                failed.append(call.id)
         if number % PIECE_CALLS == 0:
             breathe()
-    texts = attempts.read_arguments(needed)
+    arguments, errors = attempts.read_arguments(needed), attempts.read_errors(failed)
     for number, (call, pair) in enumerate(pairs):
-
-        def read(item: Item, call: LoggedCall = call) -> Sent:
-            return log_arguments.read(texts[call.id], item, call.name) if call.id in texts else log_arguments.UNKNOWN
-
-        tally.add(call, pair, simulation.compare(call, pair, read))
+        tally.add(call, pair, simulation.compare(call, pair, _Bodies(call, arguments, errors)))
         if number % PIECE_CALLS == 0:
             breathe()

@@ -15,7 +15,7 @@ TEXTS: dict[str, Promise] = {
     "test.no_json": _("The result is not JSON."),
     "test.values": _("The value at %(where)s is missing or another one."),
     "test.schema": _("The value at %(where)s does not match the schema."),
-    "test.limited": _("It did not run: a rate limit is reached. Run it again in %(seconds)s s."),
+    "test.limited": _("It did not run: a limit is reached. Run it again in %(seconds)s s."),
     "test.not_approved": _("It did not run: an approval rule asks a person first."),
     "test.not_logged": _("It did not run: calls cannot be logged now."),
     "test.not_permitted": _("It did not run: you may not try tools as %(user)s."),

@@ -62,6 +62,12 @@ def content_columns(model: type[CatalogueRule]) -> list[models.Field[Any, Any]]:
     return [column for column in model._meta.concrete_fields if column.name not in without and not column.unique]
 
 
+def differ(first: CatalogueRule, second: CatalogueRule) -> bool:
+    """Return whether two rules of one kind differ in what they decide, or in the note about it."""
+    columns = content_columns(type(first))
+    return any(getattr(first, column.attname) != getattr(second, column.attname) for column in columns)
+
+
 def _lock(row: CatalogueRule, seen: str) -> tuple[CatalogueRule, CatalogueRule | None]:
     """Return the locked row and the one in whose place it is tried, as both are stored. Raises ValidationError."""
     rows = type(row).everything.select_for_update()

@@ -1,8 +1,9 @@
 """Which rules in trial tell somebody who may not read calls nothing about their arguments.
 
-A number of calls tells what their arguments are where a condition looked at them: that of the rule in trial, or one of
-any rule that decides about the same calls, also one that was changed or deleted since the trial began. Whoever edits
-rules could otherwise count the calls of others that have a certain argument.
+A number of calls tells what their arguments are where a rule looked at them: the rule in trial, or any rule that
+decides about the same calls, also one that was changed or deleted since the trial began. Conditions do, and limits that
+measure cost units (by an argument, or by the result), the same call or the same error. Whoever edits rules could
+otherwise count the calls of others that have a certain argument.
 """
 
 from __future__ import annotations
@@ -13,12 +14,17 @@ from typing import Any, Final, TypeAlias
 
 from django.db.models import Q
 
-from catalog.models import ApprovalRule, Grant
+from catalog.conditions.measures import LOOKS_AT_BODIES
+from catalog.models import ApprovalRule, Grant, Limit
 from catalog.policy.definitions import Item, Snapshot, Trial
 
 Target: TypeAlias = tuple[str, int | None]
 _ALL: Final[Target] = ("all", None)
-_LOOKS_AT_ARGUMENTS: Final = {Grant: ~Q(conditions=[]), ApprovalRule: ~Q(conditions=[]) | ~Q(first_time="")}
+_LOOKS_AT_ARGUMENTS: Final = {
+    Grant: ~Q(conditions=[]),
+    ApprovalRule: ~Q(conditions=[]) | ~Q(first_time=""),
+    Limit: Q(measure__in=LOOKS_AT_BODIES),
+}
 """The rules of each model whose answer depends on arguments."""
 
 

@@ -13,6 +13,7 @@ from django import forms
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -24,12 +25,13 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from audit import outcomes
 from audit.queries import search
-from catalog.access_requests import requestable, submissions
+from catalog.access_requests import condition_texts, requestable, submissions
 from catalog.access_requests.requestable import RequestableToolset
 from catalog.models import AccessRequest
 from catalog.models.access_requests import MAX_TEXT_CHARACTERS
 from catalog.policy.definitions import ToolDefinition
 from catalog.schemas.parameters import Mark, marks
+from catalog.views.condition_fields import ConditionsForm
 from catalog.views.tools import cut_text, title_of, visible_to
 from toolhub.invisible import show
 
@@ -81,6 +83,7 @@ class ToolRow:
     about: str
     marks: list[Mark]
     is_own: bool
+    is_partial: bool
 
 
 @login_required
@@ -92,7 +95,7 @@ def listing(request: HttpRequest) -> HttpResponse:
     query = request.GET.get("q", "").strip()[:200]
     found = requestable.list_toolsets(visible_to(user), words=query.lower().split())
     page = Paginator(found, TOOLSETS_PER_PAGE).get_page(request.GET.get("page"))
-    own = AccessRequest.objects.filter(person=user).order_by("-id")
+    own = AccessRequest.objects.filter(person=user).select_related("grant").order_by("-id")
     mine = Paginator(own, OWN_PER_PAGE).get_page(request.GET.get("mine"))
     context = {
         "section": "tools",
@@ -130,6 +133,8 @@ def _present_request(row: AccessRequest) -> dict[str, Any]:
         "name": show(row.name),
         "reason": show(row.reason),
         "answer": show(row.answer),
+        "conditions": condition_texts.describe(row.conditions),
+        "given": condition_texts.describe_given(row),
         "tone": tones.get(state(row.state), ""),
         "is_new": row.seen is None and row.state in AccessRequest.ANSWERED,
     }
@@ -148,12 +153,17 @@ def toolset(request: HttpRequest, pk: int) -> HttpResponse:
     chosen = choice.find(name) if name else None
     if name and chosen is None:
         raise Http404
-    form = ReasonForm(request.POST or None)
-    if request.method == "POST" and form.is_valid():
+    sent = request.POST if request.method == "POST" else None
+    form, asked = ReasonForm(sent), ConditionsForm(None if chosen is None else chosen.input_schema, sent)
+    # Both are checked: a person reads all that is wrong at once.
+    if sent is not None and all([form.is_valid(), asked.is_valid()]):
         try:
-            submissions.submit(user, choice, chosen, form.cleaned_data["reason"])
+            submissions.submit(user, choice, chosen, form.cleaned_data["reason"], asked.conditions)
         except submissions.Refused as refusal:
             messages.error(request, str(refusal))
+        except ValidationError as problem:
+            for sentence in problem.messages:
+                asked.add_error(None, show(sentence))
         else:
             messages.success(
                 request, _("Your request was sent. An administrator decides, and the answer appears here.")
@@ -168,10 +178,11 @@ def toolset(request: HttpRequest, pk: int) -> HttpResponse:
         "chosen": chosen,
         "chosen_title": show(title_of(chosen)) if chosen is not None else "",
         "form": form,
+        "asked": asked,
         "page": page,
         "rows": [
             ToolRow(tool, show(title_of(tool)), show(cut_text(tool.description)), marks(tool.annotations),
-                    tool.id in choice.own)
+                    tool.id in choice.own, tool.id in choice.partial)
             for tool in page
         ],
     }  # fmt: skip

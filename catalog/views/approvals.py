@@ -27,7 +27,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from audit import local_time, outcomes
 from audit.models import Call
-from catalog.approvals import decisions, inbox, temporary
+from catalog.approvals import decisions, inbox, lasting, temporary
 from catalog.approvals.decisions import Refused
 from catalog.conditions import words
 from catalog.models import Approval, TemporaryApproval
@@ -37,6 +37,7 @@ from catalog.policy.asking import APPROVERS, PERSON
 from catalog.policy.definitions import AskRule, Snapshot, ToolDefinition
 from catalog.schemas.parameters import Mark, marks
 from catalog.views import approval_arguments
+from catalog.views.lasting_grants import LastingForm, present_lasting, propose_lasting
 from catalog.views.tools import cut_text, title_of
 from toolhub.invisible import show
 
@@ -162,6 +163,7 @@ def listing(request: HttpRequest) -> HttpResponse:
         "own": rows(inbox.own_open(user)[:ROWS_PER_PAGE]),
         "recent": rows(inbox.list_recent(user)),
         "temporary": [_present_temporary(one) for one in temporary.list_for(user)[:ROWS_PER_PAGE]],
+        "lasting": [present_lasting(one, user) for one in lasting.list_for(user)[:ROWS_PER_PAGE]],
     }
     return render(request, "catalog/approvals.html", context)
 
@@ -181,17 +183,17 @@ def count(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def detail(request: HttpRequest, pk: UUID) -> HttpResponse:
-    return _show(request, _require_seen(request, pk), ReasonForm())
+    return show_request(request, require_seen(request, pk))
 
 
 @login_required
 @never_cache
 @require_POST
 def approve(request: HttpRequest, pk: UUID) -> HttpResponse:
-    user, row = cast(User, request.user), _require_seen(request, pk)
+    user, row = cast(User, request.user), require_seen(request, pk)
     form = PeriodForm(row, request.POST)
     if not form.is_valid():
-        return _show(request, row, ReasonForm(), form)
+        return show_request(request, row, period=form)
     minutes, same = form.cleaned_data["minutes"] or 0, form.cleaned_data["same"]
     done = _("You approved this call. It can run once.")
     if minutes:
@@ -208,7 +210,7 @@ def deny(request: HttpRequest, pk: UUID) -> HttpResponse:
     user = cast(User, request.user)
     form = ReasonForm(request.POST)
     if not form.is_valid():
-        return _show(request, _require_seen(request, pk), form)
+        return show_request(request, require_seen(request, pk), form)
     reason = form.cleaned_data["reason"]
     return _decide(request, pk, lambda: decisions.deny(pk, user, reason), _("You denied this call. It does not run."))
 
@@ -245,8 +247,9 @@ def _present_temporary(row: TemporaryApproval) -> Temporary:
     )
 
 
-def _require_seen(request: HttpRequest, pk: UUID) -> Approval:
-    row = Approval.objects.select_related("user", "maker", "group").filter(pk=pk).first()
+def require_seen(request: HttpRequest, pk: UUID) -> Approval:
+    """Return a request that is theirs to see. Raises Http404."""
+    row = Approval.objects.select_related("user", "maker", "group", "lasting_grant").filter(pk=pk).first()
     if row is None or not decisions.may_see(row, request.user):
         raise Http404
     return row
@@ -259,13 +262,13 @@ def _decide(request: HttpRequest, pk: UUID, decide: Callable[[], Approval], done
     except Refused as refused:
         if refused.row is None:
             raise Http404 from None
-        messages.error(request, _describe_refusal(refused.code, refused.row))
+        messages.error(request, describe_refusal(refused.code, refused.row))
     else:
         messages.success(request, done)
     return redirect("catalog:approval", pk=pk)
 
 
-def _describe_refusal(code: str, row: Approval) -> str:
+def describe_refusal(code: str, row: Approval) -> str:
     """Return why a decision was not possible, and what to do next."""
     name = show(row.user.get_username())
     if code == "own":
@@ -289,7 +292,14 @@ def _describe_refusal(code: str, row: Approval) -> str:
     ) % {"name": name}
 
 
-def _show(request: HttpRequest, row: Approval, form: ReasonForm, period: PeriodForm | None = None) -> HttpResponse:
+def show_request(
+    request: HttpRequest,
+    row: Approval,
+    form: ReasonForm | None = None,
+    *,
+    period: PeriodForm | None = None,
+    lasting_form: LastingForm | None = None,
+) -> HttpResponse:
     """Show one request, with the forms that this user may send."""
     user = cast(User, request.user)
     groups = frozenset(user.groups.values_list("pk", flat=True))
@@ -298,7 +308,7 @@ def _show(request: HttpRequest, row: Approval, form: ReasonForm, period: PeriodF
     tool = found if isinstance(found, ToolDefinition) else None
     rules = _find_rules(catalogue, tool, row)
     conditions = [condition for rule in rules for condition in rule.conditions]
-    names = [step for condition in conditions if isinstance(step := condition.steps[0], str)]
+    names = [step for condition in conditions for step in condition.steps[:1] if isinstance(step, str)]
     one = _present(row, user, groups)
     following, previous = inbox.find_next(user, row), inbox.find_previous(user, row)
     reads_log = user.is_staff and user.has_perm("audit.view_call")
@@ -322,8 +332,10 @@ def _show(request: HttpRequest, row: Approval, form: ReasonForm, period: PeriodF
             (words.translate_window(window), rule.outside_windows) for rule in rules for window in rule.windows
         ],
         "asks_person": row.asks == PERSON,
-        "form": form,
+        "form": form or ReasonForm(),
         "period": period or PeriodForm(row),
+        "lasting": propose_lasting(row, user, catalogue, lasting_form),
+        "lasting_grant": present_lasting(row, user) if row.lasting_grant is not None else None,
         "can_decide": waits and decisions.may_decide(row, user),
         "is_own_call": waits and row.asks == APPROVERS and row.four_eyes and one.is_own and row.group_id in groups,
         "can_withdraw": one.is_open and one.is_own,

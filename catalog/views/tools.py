@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -19,9 +19,10 @@ from django.views.decorators.http import require_safe
 
 from audit.types import Credential
 from catalog.access_requests import requestable, submissions
+from catalog.conditions import measures
+from catalog.metering import limits
 from catalog.policy import approval_texts, snapshot, visibility
-from catalog.policy import limits as rate_limits
-from catalog.policy.definitions import PromptDefinition, ResourceDefinition, ToolDefinition
+from catalog.policy.definitions import LimitRule, PromptDefinition, ResourceDefinition, ToolDefinition
 from catalog.policy.rules import Requester, Visible
 from catalog.schemas.parameters import Mark, Parameter, kinds, list_parameters, marks
 
@@ -46,7 +47,7 @@ class ToolCard:
     parameters: list[Parameter] | None
     """None when they did not fit on this page."""
     marks: list[Mark]
-    limits: list[rate_limits.Remaining]
+    limits: list[limits.Remaining]
     asks: list[str]
     """What its calls ask before they run, in sentences."""
 
@@ -107,8 +108,9 @@ def _rows_html_bytes(parameters: list[Parameter]) -> int:
     )
 
 
-def _cards(tools: Iterable[ToolDefinition], user: User) -> list[ToolCard]:
-    credential, remaining_bytes, cards = credential_of(user), MAX_PARAMETER_BYTES, []
+def _cards(tools: Sequence[ToolDefinition], user: User) -> list[ToolCard]:
+    remaining_bytes, cards = MAX_PARAMETER_BYTES, []
+    left = limits.remaining_for_tools(credential_of(user), tools)
     for tool in tools:
         parameters: list[Parameter] | None = list_parameters(tool.input_schema)
         html_bytes = _rows_html_bytes(parameters or [])
@@ -116,7 +118,6 @@ def _cards(tools: Iterable[ToolDefinition], user: User) -> list[ToolCard]:
             parameters = None
         else:
             remaining_bytes -= html_bytes
-        found = rate_limits.remaining_for(credential, tool)
         cards.append(
             ToolCard(
                 tool,
@@ -124,11 +125,18 @@ def _cards(tools: Iterable[ToolDefinition], user: User) -> list[ToolCard]:
                 cut_text(tool.description),
                 parameters,
                 marks(tool.annotations),
-                found,
+                left[tool.id],
                 describe_asks(tool, user),
             )
         )
     return cards
+
+
+def _list_limits(tool: ToolDefinition, user: User) -> list[tuple[LimitRule, limits.Remaining | None]]:
+    """Return the limits of the tool for this user, the tightest first, and last those that have no number."""
+    rules = snapshot.current().limits_by_tool.get(tool.id, ())
+    found = limits.remaining_of_rules(credential_of(user), rules)
+    return sorted(found, key=lambda pair: (1, 0, 0) if pair[1] is None else (0, pair[1].left, -pair[1].seconds))
 
 
 def _matches(tool: ToolDefinition, words: list[str], kind: str) -> bool:
@@ -164,7 +172,7 @@ def tools(request: HttpRequest) -> HttpResponse:
         "total": len(mine.tools),
         "here": len(mine.tools) <= MAX_PAGE_TOOLS,
         "page": page,
-        "tools": _cards(page, user),
+        "tools": _cards(list(page), user),
         "resources": [OtherCard(item, cut_text(item.description)) for item in others[:MAX_PAGE_OTHERS]],
         "more_resources": max(0, len(others) - MAX_PAGE_OTHERS),
         "prompts": [OtherCard(item, cut_text(item.description)) for item in prompts[:MAX_PAGE_OTHERS]],
@@ -183,6 +191,7 @@ def tool(request: HttpRequest, name: str) -> HttpResponse:
         raise Http404
     found = seen[0]
     parameters = list_parameters(found.input_schema)
+    rows = _list_limits(found, user)
     schema = json.dumps(found.input_schema, indent=2, ensure_ascii=False)
     context = {
         "section": "tools",
@@ -190,7 +199,8 @@ def tool(request: HttpRequest, name: str) -> HttpResponse:
         "title": title_of(found),
         "about": cut_text(found.description, MAX_DETAIL_BYTES),
         "marks": marks(found.annotations),
-        "limits": rate_limits.remaining_for(credential_of(user), found),
+        "limits": rows,
+        "tells_cost": any(rule.measure == measures.COST for rule, _left in rows),
         "asks": describe_asks(found, user),
         "parameters": parameters if _rows_html_bytes(parameters) <= MAX_DETAIL_BYTES else [],
         "schema": cut_text(schema, MAX_DETAIL_BYTES // 2),

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from catalog.policy import limit_cache
+from catalog.metering import limit_cache
 from tests.process import replace_part
 from tests.real_servers import Redis
 from toolhub import env
@@ -51,7 +51,7 @@ def test_while_redis_is_away_this_process_counts(settings: Any, monkeypatch: pyt
         settings.CACHES = {
             **settings.CACHES,
             "limits": {
-                "BACKEND": "catalog.policy.limit_cache.LimitCache",
+                "BACKEND": "catalog.metering.limit_cache.LimitCache",
                 "LOCATION": nobody,
                 "OPTIONS": {"socket_timeout": 2},
             },
@@ -70,7 +70,7 @@ def test_in_redis_too_guesses_at_once_are_bounded_and_a_right_one_is_given_back(
         redis = Redis(Path(folder) / "redis")
         redis.start()
         try:
-            limits = {"BACKEND": "catalog.policy.limit_cache.LimitCache", "LOCATION": redis.url}
+            limits = {"BACKEND": "catalog.metering.limit_cache.LimitCache", "LOCATION": redis.url}
             settings.CACHES = {**settings.CACHES, "limits": limits}
             counters = [throttle.Counter("test", secrets.token_hex(), "5/300d")]
             with ThreadPoolExecutor(10) as pool:

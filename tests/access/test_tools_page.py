@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.contrib.auth.models import Permission
+from django.utils import timezone
 
+from catalog.conditions import periods
+from catalog.models import LimitUsage, Tool
 from tests import factories
 from tests.access.test_pages import HOSTILE
 
@@ -87,6 +90,38 @@ def test_a_tools_own_page_shows_its_description_and_remaining_calls(alice: User,
         assert text in page
 
 
+def test_a_tool_tells_what_is_left_of_each_measure_and_what_a_call_costs(alice: User, browser: Browser) -> None:
+    tool = factories.make_tool("add", cost=5, cost_argument="/rows", cost_per_kilobyte=1)
+    factories.grant(alice, tool)
+    limits = [factories.limit("1000/month", tool, measure="cost"), factories.limit("9/day")]
+    factories.limit("3", measure="running")
+    factories.limit("5/10m", measure="repeats")
+    period = periods.find("month", "", timezone.now())
+    LimitUsage.objects.create(
+        limit=limits[0], counter=f"cost month user {alice.pk}", starts=period.starts, ends=period.ends, used=588
+    )
+    page = browser(alice).get("/tools/add/").content.decode()
+    for text in (
+        "412 of 1,000 cost units left",
+        "at most 1,000 cost units a month",
+        "resets ",
+        "9 of 9 left",
+        "at most 9 calls a day",
+        "3 of 3 may start now",
+        "the same call at most 5 times within 10 minutes",
+        "Each call costs 5 cost units, times /rows. Every 1,000 bytes of the result cost 1 cost unit more.",
+    ):
+        assert text in page
+    assert "412 of 1,000 cost units left" in browser(alice).get("/tools/").content.decode()
+
+
+def test_a_cost_that_nothing_limits_is_not_told(alice: User, browser: Browser) -> None:
+    tool = factories.make_tool("add", cost=5)
+    factories.grant(alice, tool)
+    factories.limit("7/h", tool)
+    assert "cost unit" not in browser(alice).get("/tools/add/").content.decode()
+
+
 @pytest.mark.django_db(transaction=True)
 def test_the_number_of_queries_does_not_grow_with_the_tools(
     alice: User, browser: Browser, django_assert_max_num_queries: Any
@@ -95,10 +130,12 @@ def test_the_number_of_queries_does_not_grow_with_the_tools(
     for number in range(60):
         factories.make_tool(f"tool_{number}", toolset=toolset)
     factories.grant(alice, toolset)
+    for number in range(10):
+        factories.limit(f"{1_000 + number}/day", Tool.objects.get(name=f"tool_{number}"))
     factories.load()
     client = browser(alice)
     for path in ("/tools/", "/tools/?page=2", "/tools/?q=tool_5&kind=changes", "/tools/tool_1/"):
-        with django_assert_max_num_queries(6):  # two of them about requests for access
+        with django_assert_max_num_queries(7):  # two of them about requests for access, one about all quotas
             client.get(path)
 
 

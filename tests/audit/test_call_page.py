@@ -113,7 +113,7 @@ def test_the_decision_names_the_rule_and_the_limit(reader, alice):
         build_call(3, user=alice),
     )
     page = open_call(reader, limited)
-    assert ("Rate limit", "Limit 3: 6/m on tool x: wait 12 s") in page.context["decision"]
+    assert ("Limit", "Limit 3: 6/m on tool x: wait 12 s") in page.context["decision"]
     assert ("Rule", "deny: interns") in open_call(reader, refused).context["decision"]
     assert open_call(reader, fine).context["decision"][0] == ("Decision", "Allowed to run.")
 

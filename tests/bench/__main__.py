@@ -12,6 +12,7 @@ listening                 calls, 64 at a time, while ten people hold 500 streams
 postgres                  the audit log in PostgreSQL (`--database`, an empty one) against SQLite, 64 at a time
 memory                    what the process holds before and after `--calls` calls
 conditions                calls, 64 at a time, under three conditions and under none, in alternating pairs
+limits                    calls, 64 at a time, under a limit of each kind and under none, in alternating pairs
 credentials               calls, 64 at a time, with the token of a connected app and with a personal one, in alternating
                           pairs
 versions                  calls, 64 at a time, of this checkout and of the one in `--against`, in alternating pairs
@@ -26,10 +27,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tests.bench import servers
+from tests.bench.catalogue import LIMITS
 
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -48,6 +51,7 @@ WORKLOADS = (
     "memory",
     "postgres",
     "conditions",
+    "limits",
     "credentials",
     "versions",
 )
@@ -251,6 +255,18 @@ def conditions(rounds: int, seconds: float) -> dict[str, Any]:
         return pairs({"three": lambda: run("bounded_add"), "none": lambda: run("add")}, rounds)
 
 
+def limits(rounds: int, seconds: float) -> dict[str, Any]:
+    """Ratios to calls without a limit. All of them are calls of one person: one counter has all the work."""
+    with servers.hub(limits=True) as hub:
+
+        def run(name: str) -> dict[str, Any]:
+            return load(hub, spec(hub, "tools/call", name, expect='"3"'), 64, seconds)
+
+        return {
+            kind: pairs({kind: partial(run, f"{kind}_add"), "none": partial(run, "add")}, rounds) for kind in LIMITS
+        }
+
+
 def credentials(rounds: int, seconds: float) -> dict[str, Any]:
     with servers.hub(app=True) as hub:
         personal = spec(hub, "tools/call", "add", expect='"3"')
@@ -307,6 +323,9 @@ def main() -> None:
         elif name == "conditions":
             sys.stdout.write("\ntools/call, 64 at a time, under three conditions and under none in turn\n")
             results[name] = conditions(options.rounds, options.seconds)
+        elif name == "limits":
+            sys.stdout.write("\ntools/call, 64 at a time, under a limit and under none in turn\n")
+            results[name] = limits(options.rounds, options.seconds)
         elif name == "credentials":
             sys.stdout.write("\ntools/call, 64 at a time, with both kinds of token in turn\n")
             results[name] = credentials(options.rounds, options.seconds)

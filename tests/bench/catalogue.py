@@ -15,6 +15,14 @@ import django
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "toolhub.settings")
 
+LIMITS = {
+    "rate": {"rate": "900000000/d"},
+    "quota": {"rate": "900000000/month"},
+    "running": {"rate": "9000", "measure": "running"},
+    "repeats": {"rate": "900000000/d", "measure": "repeats"},
+}
+"""Limits that no measurement reaches, by the beginning of the name of their tool."""
+
 
 def main() -> None:
     parser = argparse.ArgumentParser()
@@ -24,13 +32,14 @@ def main() -> None:
     parser.add_argument("--listeners", type=int, default=0)
     parser.add_argument("--app", action="store_true", help="print a token of a connected app of the caller, too")
     parser.add_argument("--conditions", action="store_true", help="add `bounded_add`, with conditions for the caller")
+    parser.add_argument("--limits", action="store_true", help="add a tool under each of LIMITS, such as `rate_add`")
     options = parser.parse_args()
     django.setup()
 
     from django.contrib.auth.models import User
     from django.db import transaction
 
-    from catalog.models import Grant, Tool, Toolset
+    from catalog.models import Grant, Limit, Tool, Toolset
     from toolhub.access.models import AccessToken
 
     schema = {
@@ -69,6 +78,13 @@ def main() -> None:
                 conditions = [{"path": "/a", **bounds}, {"path": "/b", **bounds}]
                 conditions.append({"path": "/b", "op": "not_one_of", "values": [7, 13, 42]})
                 Grant.objects.create(tool=bounded, user=user, conditions=conditions)
+        for kind, rule in LIMITS.items() if options.limits else ():
+            limited, made = Tool.objects.get_or_create(
+                name=f"{kind}_add", defaults=fields("Add two numbers.", "python_function", function)
+            )
+            if made:
+                limited.toolsets.add(toolset)
+                Limit.objects.create(tool=limited, **rule)
         missing = options.tools - Tool.objects.count()
         tools = Tool.objects.bulk_create(
             Tool(

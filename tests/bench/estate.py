@@ -554,6 +554,20 @@ def _make_requests(tools: list[Any], people: list[Any], all_tools: int) -> None:
         )
 
     _save(AccessRequest, (build(person, "open") for person in people))
+    conditions = [{"path": f"/argument_{number}", "op": "equals", "value": describe(6)[:200]} for number in range(20)]
+    for_tools = (
+        AccessRequest(
+            person=zero,
+            kind="tool",
+            toolset=whole,
+            tool=tool,
+            name=tool.name,
+            reason=describe(3),
+            conditions=conditions,
+        )
+        for tool in tools[:20]
+    )
+    _save(AccessRequest, for_tools)
     _save(AccessRequest, (build(zero, ("approved", "declined")[number % 2]) for number in range(len(people))))
     _save(
         CallReport,

@@ -8,6 +8,8 @@ it adds to the memory of its process, at most.
 deny         a denial for everybody: no answer depends on arguments
 condition    the grant by which everybody may call everything gets a condition: arguments decide about each call
 limit        a rate limit for each person on all tools
+cost         a quota of cost units for each person on all tools, each of which costs more by one argument
+repeats      a limit for each person of calls with the same arguments, of all tools
 first time   an approval rule on all tools that asks the first time with a value
 """
 
@@ -20,6 +22,7 @@ import resource
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from typing import Any
 
 import django
@@ -27,7 +30,7 @@ import django
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "toolhub.settings")
 
 SPAN_DAYS = 90
-CHANGES = ("deny", "condition", "limit", "first time")
+CHANGES = ("deny", "condition", "limit", "cost", "repeats", "first time")
 READ = "read"
 
 
@@ -58,6 +61,10 @@ def make_change(name: str, catalogue: Any) -> Any:
         return Change(grants=(GrantRule(0, "deny", "toolset", largest, "everyone", None, None, None, frozenset()),))
     if name == "limit":
         return Change(limits=(LimitRule(0, "all", None, "each_user", None, "100/h"),))
+    if name == "cost":
+        return Change(limits=(LimitRule(0, "all", None, "each_user", None, "2000/day", measure="cost"),))
+    if name == "repeats":
+        return Change(limits=(LimitRule(0, "all", None, "each_user", None, "5/10m", measure="repeats"),))
     if name == "first time":
         return Change(asks=(AskRule(0, "New paths", "all", None, "person", None, first_time=("path",)),))
     conditions = definitions.parse([{"path": "/limit", "op": "range", "maximum": 25, "optional": True}])
@@ -67,11 +74,19 @@ def make_change(name: str, catalogue: Any) -> Any:
 
 def run(name: str, days: int) -> dict[str, Any]:
     """Replay one change, or only read the calls; return the seconds, on the wall and of the processor, and the rest."""
+    from catalog.policy.definitions import ToolDefinition
     from catalog.policy.loader import Loader
     from catalog.replay import attempts, reach, walk
     from catalog.replay.report import Report, Viewer
 
     catalogue = Loader().load()
+    if name == "cost":
+        tools = {
+            key: replace(item, cost_argument=("limit",))
+            for key, item in catalogue.items.items()
+            if isinstance(item, ToolDefinition)
+        }
+        catalogue = replace(catalogue, items={**catalogue.items, **tools})
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began, cpu_began = time.monotonic(), time.process_time()
     if name == READ:

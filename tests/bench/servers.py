@@ -96,6 +96,7 @@ def hub(
     listeners: int = 0,
     app: bool = False,
     conditions: bool = False,
+    limits: bool = False,
     root: Path = ROOT,
 ) -> Iterator[Running]:
     """toolhub as an operator runs it: token, policy, validation, durable log, hash chain. `root` is its checkout."""
@@ -121,6 +122,7 @@ def hub(
         fill = [sys.executable, "-m", "tests.bench.catalogue", "--tools", str(tools), "--visible", str(visible)]
         fill += ["--api", api, "--listeners", str(listeners), *(["--app"] if app else [])]
         fill += ["--conditions"] if conditions else []
+        fill += ["--limits"] if limits else []
         token = subprocess.run(
             fill, cwd=root, env=environment, check=True, capture_output=True, text=True
         ).stdout.strip()

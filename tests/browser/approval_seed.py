@@ -8,8 +8,8 @@ from tests.browser.seed import PASSWORD
 
 
 def seed() -> dict[str, Any]:
-    """Alice and charlie, whose sums the group finance approves: bob and dora. Their tokens."""
-    from django.contrib.auth.models import User
+    """Alice and charlie, whose sums the group finance approves: bob, and dora, who may give access. Their tokens."""
+    from django.contrib.auth.models import Permission, User
 
     from catalog.models import ApprovalRule
     from tests import factories
@@ -17,6 +17,7 @@ def seed() -> dict[str, Any]:
 
     people = {name: User.objects.create_user(name, password=PASSWORD) for name in ("alice", "bob", "charlie", "dora")}
     finance = factories.make_group("finance", [people["bob"], people["dora"]])
+    people["dora"].user_permissions.add(Permission.objects.get(codename="add_grant"))
     tool = factories.make_tool("calculate_sum", title="Calculate a sum", read_only=True, open_world=False)
     for name in ("alice", "charlie"):
         factories.grant(people[name], tool)

@@ -99,6 +99,7 @@ DOCUMENT = {
         }
     },
 }
+REQUEST_STATES = ("open", "approved", "declined", "withdrawn", "gone")
 CONDITION = {"path": f"/{PIECES[1]}", "op": "one_of", "values": list(PIECES)}
 PAIR = json.dumps(
     {FULL_ATTACK: FULL_ATTACK, "name": PIECES[0], "list": [FULL_ATTACK], "nested": {PIECES[1]: FULL_ATTACK}}
@@ -168,10 +169,14 @@ SPECIAL: dict[str, Any] = {
     "catalog.Prompt.messages": [{"role": "user", "content": {"type": "text", "text": FULL_ATTACK}}],
     "catalog.Grant.environments": lambda number: [FULL_ATTACK] if number == 2 else [],
     "catalog.Grant.conditions": lambda number: [CONDITION] if number == 2 else [],
+    "catalog.AccessRequest.conditions": lambda number: [CONDITION] if number > len(REQUEST_STATES) else [],
     "catalog.Grant.windows": KEEP,
     "catalog.Grant.flags": KEEP,
     "catalog.ValueListPart.entries": [FULL_ATTACK, *PIECES],
     "catalog.Limit.rate": KEEP,
+    "catalog.Limit.zone": KEEP,
+    "catalog.Tool.cost_argument": KEEP,
+    "catalog.LimitUsage.counter": KEEP,
     "catalog.Task.credential": KEEP,
     "catalog.Task.toolset_ids": KEEP,
     "catalog.StoredResult.toolset_ids": KEEP,
@@ -306,11 +311,21 @@ def seed_everything() -> dict[str, Any]:
         ),
         *(rows.build_call(number, user=alice, started_at=now) for number in (50, 51)),
     )
-    for state in ("open", "approved", "declined", "withdrawn", "gone"):
+    for state in REQUEST_STATES:
         AccessRequest.objects.create(
             person=alice, kind="toolset", toolset=toolset, name="x", reason="x", state=state, answer="x",
             decided_by="x", decided_at=now,
         )  # fmt: skip
+    tool_requests = []
+    other = factories.make_toolset("Poisoned too", requestable=True)
+    asked = factories.make_tool("nobody_has_it", toolset=other)
+    tool, narrowed = Tool.objects.get(name="sum_with_everything"), factories.grant(alice, toolset)
+    for state in ("open", "approved"):  # after the others, so that these have the conditions
+        for_tool = AccessRequest.objects.create(
+            person=alice, kind="tool", toolset=toolset, tool=tool, name="x", reason="x", state=state, answer="x",
+            decided_by="x", decided_at=now, grant=narrowed if state == "approved" else None,
+        )  # fmt: skip
+        tool_requests.append(for_tool.pk)
     CallReport.objects.create(person=alice, call_id=calls[0].pk, name="x", outcome="timeout", state="closed")
     rule = ApprovalRule.objects.create(name="poisoned", group=group, tool=Tool.objects.get(name="sum_with_everything"))
     for state in Approval.State.values:
@@ -349,6 +364,8 @@ def seed_everything() -> dict[str, Any]:
     return {
         "things": {name: str(value) for name, value in address_values.items()},
         "calls": [str(call.pk) for call in calls],
+        "asked": f"/requests/toolset/{other.pk}/?tool={quote(Tool.objects.get(pk=asked.pk).name, safe='')}",
+        "tool_requests": [f"/admin/requests/{pk}/" for pk in tool_requests],
         "sessions": sessions,
         "token": token,
         "count": count,

@@ -18,7 +18,9 @@ def seed() -> dict[str, Any]:
     numbers = factories.make_toolset("Numbers", requestable=True, request_text="For people who close the quarter.")
     factories.make_tool("calculate_sum", toolset=numbers, read_only=True, open_world=False)
     factories.make_tool("wipe_disk", toolset="Closed")
-    people = [User.objects.create_user(name, password=PASSWORD) for name in ("alice", "bob", "charlie")]
+    sums = factories.make_toolset("Small sums", requestable=True)
+    factories.make_tool("add_small", toolset=sums, read_only=True, open_world=False)
+    people = [User.objects.create_user(name, password=PASSWORD) for name in ("alice", "bob", "charlie", "dora")]
     return {user.username: AccessToken.objects.issue(user, "laptop")[1] for user in people}
 
 
@@ -28,6 +30,13 @@ def list_grants() -> list[list[Any]]:
 
     rows = Grant.objects.order_by("pk").select_related("user", "toolset")
     return [[row.user and row.user.username, str(row.toolset), row.ends is not None, row.note] for row in rows]
+
+
+def list_conditions() -> dict[str, list[Any]]:
+    """The conditions of the grants that have some, by the name of their person."""
+    from catalog.models import Grant
+
+    return {row.user.username: row.conditions for row in Grant.objects.select_related("user") if row.conditions}
 
 
 def count_open() -> int:

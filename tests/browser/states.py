@@ -89,6 +89,26 @@ def fill() -> dict[str, Any]:
         (alice, LONG * 3),
     ):
         AccessRequest.objects.create(person=person, kind="toolset", toolset=report, name=report.name, reason=reason)
+    sales = factories.make_toolset("Sales", requestable=True)
+    properties = {
+        "region": {"type": "string", "enum": ["emea", "apac", "amer"], "title": "Sales region"},
+        "amount": {"type": "number", "title": "Amount in EUR"},
+        "dry_run": {"type": "boolean"},
+        "customers": {"type": "array", "items": {"type": "string", "title": LONG}},
+    }
+    schema = {"type": "object", "properties": properties, "required": ["region"]}
+    for_tool = AccessRequest.objects.create(
+        person=charlie,
+        kind="tool",
+        toolset=sales,
+        tool=factories.make_tool("report_sales", toolset=sales, read_only=True, input_schema=schema, position=990),
+        name="report_sales",
+        reason="The report of my region.",
+        conditions=[
+            {"path": "/region", "op": "one_of", "values": ["emea", "apac"]},
+            {"path": "/amount", "op": "range", "maximum": 1500, "optional": True},
+        ],
+    )
     AccessRequest.objects.create(
         person=charlie,
         kind="toolset",
@@ -158,6 +178,8 @@ def fill() -> dict[str, Any]:
         "results": str(results.pk),
         "failed": str(failed.pk),
         "long_toolset": str(report.pk),
+        "values_toolset": str(sales.pk),
+        "values_request": str(for_tool.pk),
         "link": factories.link_of(invitation),
         "consent": f"/oauth/authorize?{urlencode(query)}",
     }
@@ -171,6 +193,26 @@ def submit(page: Any, **fields: str) -> None:
     page.eval_on_selector(chosen, "field => { field.form.noValidate = true }")
     with page.expect_navigation():
         page.eval_on_selector(chosen, "field => field.form.requestSubmit()")
+
+
+def send_wrong_values(page: Any) -> None:
+    open_all(page)
+    page.check("#condition-1-is_0")
+    page.fill("#condition-2-most", "1.500,00")
+    submit(page, reason=" ")
+
+
+def wait_for_rows(page: Any) -> None:
+    page.wait_for_selector("[data-for=conditions][data-ready]")
+
+
+def approve_wrong_values(page: Any) -> None:
+    wait_for_rows(page)
+    page.click("[data-for=conditions] button:has-text('JSON')")
+    page.fill("#conditions", "[")
+    page.click("#decide button[value=approve]")
+    page.wait_for_selector("#conditions-error")
+    wait_for_rows(page)
 
 
 def save(page: Any) -> None:
@@ -263,6 +305,9 @@ STATES: tuple[State, ...] = (
     State("call-failed", "alice", "/calls/{failed}/"),
     State("call-results", "alice", "/calls/{results}/", open_all),
     State("request-wrong", "alice", "/requests/toolset/{long_toolset}/", lambda page: submit(page, reason=" ")),
+    State("request-values", "alice", "/requests/toolset/{values_toolset}/?tool=report_sales", open_all),
+    State("request-values-wrong", "alice", "/requests/toolset/{values_toolset}/?tool=report_sales", send_wrong_values),
+    State("requests-values", "charlie", "/requests/"),
     State("approval", "alice", "/approvals/", open_next),
     State(
         "password-wrong",
@@ -301,6 +346,8 @@ STATES: tuple[State, ...] = (
     State("admin-review-queue", "root", "/admin/review/"),
     State("admin-review-change", "root", "/admin/catalog/tool/{changed}/review/"),
     State("admin-requests-filled", "root", "/admin/requests/"),
+    State("admin-request-values", "root", "/admin/requests/{values_request}/", wait_for_rows),
+    State("admin-request-values-wrong", "root", "/admin/requests/{values_request}/", approve_wrong_values),
     State(
         "admin-case-file-wrong",
         "root",

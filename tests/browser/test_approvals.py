@@ -67,10 +67,12 @@ def text_of(result: Any) -> str:
     return str(result.content[0].text)
 
 
-@pytest.mark.parametrize("shade", ["light", "dark"])
-def test_a_call_is_approved_on_a_telephone_and_runs(hub: Hub, window: Windows, client: Any, shade: str) -> None:
+@pytest.mark.parametrize(("shade", "language"), [("light", "en-US"), ("dark", "zh-CN")])
+def test_a_call_is_approved_on_a_telephone_with_three_clicks_and_runs(
+    hub: Hub, window: Windows, client: Any, shade: str, language: str
+) -> None:
     number = 100 if shade == "light" else 150
-    mine = sign_in(window, path="/tools/", color_scheme=shade, **PHONE)
+    mine = sign_in(window, path="/tools/", color_scheme=shade, locale=language, **PHONE)
     page = mine.page
     assert page.locator("#approvals-link [data-number]").is_hidden()
     call = client(hub.seeded["alice"], "calculate_sum", a=number, b=2)
@@ -79,16 +81,66 @@ def test_a_call_is_approved_on_a_telephone_and_runs(hub: Hub, window: Windows, c
     page.click("#approvals-link")
     has_no_problem(mine)
     page.click(f"{WAITING} a.button")
-    assert "alice" in page.inner_text("#approval") and "a is at least 100" in page.inner_text("#approval")
+    reason = "a is at least 100" if language == "en-US" else " 100"
+    assert "alice" in page.inner_text("#approval") and reason in page.inner_text("#approval")
     has_no_problem(mine)
     box = page.locator("#approve").bounding_box()
     assert box["width"] > 300, "the button is as wide as its card"
     page.click("#approve")
-    page.wait_for_selector("text=You approved this call.")
+    page.wait_for_selector("text=You approved this call." if language == "en-US" else "text=您批准了此调用。")
     assert text_of(call.result(60)) == str(number + 2)
     assert state_of(hub, number)[0] == "used"
     page.wait_for_selector("#approval[data-state=used]")
     has_no_problem(mine)
+
+
+def test_a_page_that_is_older_than_its_version_learns_what_it_missed(hub: Hub, window: Windows, client: Any) -> None:
+    """As where the approved call runs after the page has read its request, and before it reads the version."""
+    mine = sign_in(window)
+    page = mine.page
+    call = client(hub.seeded["alice"], "calculate_sum", a=170, b=2)
+    page.click(f"{WAITING} a.button")
+    page.click("#approve")
+    assert text_of(call.result(60)) == "172"
+    page.wait_for_selector("#approval[data-state=used]")
+
+    def serve_older(route: Any) -> None:
+        answer = route.fetch()
+        old = answer.text().replace('data-state="used"', 'data-state="approved"')
+        route.fulfill(response=answer, body=old if route.request.is_navigation_request() else answer.text())
+
+    page.route("**/approvals/*/", serve_older)
+    page.reload()
+    assert page.get_attribute("#approval", "data-state") == "approved"
+    page.wait_for_selector("#approval[data-state=used]")
+
+
+@pytest.mark.parametrize(("shade", "language"), [("light", "en-US"), ("dark", "zh-CN")])
+def test_a_call_is_approved_from_now_on_on_a_telephone_until_that_is_ended_there(
+    hub: Hub, window: Windows, client: Any, shade: str, language: str
+) -> None:
+    number = 110 if shade == "light" else 160
+
+    def call(first: int = number) -> Any:
+        return client(hub.seeded["alice"], "calculate_sum", a=first, b=2)
+
+    mine = sign_in(window, "dora", color_scheme=shade, locale=language, **PHONE)
+    page = mine.page
+    waiting = call()
+    page.click(f"{WAITING} a.button")
+    page.click("[aria-labelledby=lasting-title] summary")
+    has_no_problem(mine)
+    page.click("#lasting")
+    page.wait_for_selector("#end-lasting")
+    assert text_of(waiting.result(60)) == text_of(call().result(60)) == str(number + 2)
+    has_no_problem(mine)
+    page.click("#approvals-link")
+    page.click("form button.danger[id^=end-]")
+    page.wait_for_selector("#end-lasting", state="detached")
+    has_no_problem(mine)
+    page.click("#approvals-link")
+    call()
+    page.wait_for_selector(WAITING)
 
 
 def test_without_scripts_a_call_is_denied_with_a_reason_that_its_client_reads(

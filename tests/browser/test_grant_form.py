@@ -137,7 +137,7 @@ def test_rows_offer_what_fits_the_argument_and_never_a_secret(opened: Any) -> No
     page.click("text=Add a condition")
     argument, operator = row(page, 0).get_by_label("Argument"), row(page, 0).get_by_label("Operator")
     assert argument.locator("option").all_inner_texts() == [
-        *("region (Sales region)", "limit", "customer", "lines", "lines[]", "lines[].amount")
+        *("region (Sales region)", "limit", "customer", "lines", "lines[]", "lines[].amount", "All arguments")
     ]
     row(page, 0).get_by_label("Value", exact=True).select_option("apac")
     assert conditions(page) == [{"path": "/region", "op": "equals", "value": "apac"}]
@@ -166,6 +166,62 @@ def test_rows_offer_what_fits_the_argument_and_never_a_secret(opened: Any) -> No
     assert "is always" not in row(page, 1).get_by_label("Operator").inner_text()
     row(page, 0).get_by_role("button", name="Remove Condition 1").click()
     assert tell_focus(page) == "Condition 1: Argument"
+
+
+def test_the_only_arguments_and_a_whole_list_are_entered_in_rows_and_come_back(hub: Hub, opened: Any) -> None:
+    page = opened()
+    choose_tool(page)
+    choose(page, "user", "alice")
+    page.click("text=Add a condition")
+    row(page, 0).get_by_label("Argument").select_option("")
+    assert row(page, 0).get_by_label("Operator").locator("option").all_inner_texts() == ["are only"]
+    names = row(page, 0).get_by_label("Names, one on each line")
+    assert names.input_value() == "region\nlimit\ncustomer\nlines"
+    names.fill("region\n\nlines\n")
+    assert not row(page, 0).get_by_label("or is left out").count()
+    page.click("text=Add a condition")
+    row(page, 1).get_by_label("Argument").select_option("/lines")
+    assert row(page, 1).get_by_label("Operator").locator("option").all_inner_texts() == [
+        "is",
+        "has the length",
+        "is always",
+    ]
+    row(page, 1).get_by_label("Value", exact=True).fill('[{"amount": 1.50}]')
+    written = page.input_value("#id_conditions")
+    assert '"amount": 1.50' in written or '"amount":1.50' in written
+    page.fill("#id_note", "only these")
+    page.click("button[name=_save]")
+    page.wait_for_url("**/admin/catalog/grant/")
+    found = hub.call(grant_form_seed.find_grant, note="only these")
+    assert found["conditions"] == [
+        {"path": "", "op": "only", "names": ["region", "lines"]},
+        {"path": "/lines", "op": "equals", "value": [{"amount": 1.5}]},
+    ]
+    page.goto(f"{hub.url}/admin/catalog/grant/{found['pk']}/change/")
+    page.wait_for_selector(READY)
+    assert row(page, 0).get_by_label("Argument").input_value() == ""
+    assert row(page, 0).get_by_label("Names, one on each line").input_value() == "region\nlines"
+    assert row(page, 1).get_by_label("Value", exact=True).evaluate("one => one.tagName") == "TEXTAREA"
+    preview = page.inner_text("#grant-preview")
+    assert "no other arguments than region, lines" in preview and '"additionalProperties": false' in preview
+    assert '"customer"' not in preview
+    page.select_option("#id_effect", "deny")
+    page.click("button[name=_save]")
+    page.wait_for_selector(".errornote")
+    assert "A grant that denies cannot name the only arguments." in page.inner_text(".field-conditions")
+
+
+def test_the_only_arguments_of_a_toolset_are_chosen_by_the_operator(opened: Any) -> None:
+    page = opened()
+    page.click("text=Add a condition")
+    row(page, 0).get_by_label("Argument").fill("lines")
+    row(page, 0).get_by_label("Operator").select_option("only")
+    assert row(page, 0).get_by_label("Argument").input_value() == ""
+    row(page, 0).get_by_label("Names, one on each line").fill("a/b")
+    assert conditions(page) == [{"path": "", "op": "only", "names": ["a/b"]}]
+    row(page, 0).get_by_label("Argument").fill("region")
+    assert row(page, 0).get_by_label("Operator").input_value() == "equals"
+    assert conditions(page) == [{"path": "/region", "op": "equals"}]
 
 
 def test_a_toolset_takes_paths_and_values_of_any_type(opened: Any) -> None:

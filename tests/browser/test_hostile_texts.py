@@ -137,6 +137,16 @@ def test_every_kind_of_call_and_every_difference_is_text(hub: Hub, person: Calla
     assert not wrong, "\n".join(wrong)
 
 
+def test_conditions_of_requests_are_text(hub: Hub, person: Callable[[str], Window]) -> None:
+    mine, root = person("alice"), person("root")
+    wrong = find_problems(mine, hub.seeded["asked"])
+    assert mine.page.locator("#conditions fieldset").count() > 1
+    for path in hub.seeded["tool_requests"]:
+        wrong += find_problems(root, path)
+        assert "img src=x" in root.page.inner_text("#asked")
+    assert not wrong, "\n".join(wrong)
+
+
 def test_an_export_for_a_spreadsheet_holds_no_formula(hub: Hub, person: Callable[[str], Window]) -> None:
     client = person("root").page.context.request
     answer = client.get(f"{hub.url}/admin/audit/call/export/?format=csv")

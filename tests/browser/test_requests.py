@@ -116,6 +116,64 @@ def test_a_request_is_approved_and_the_open_client_of_the_person_has_the_tool(
     assert mine.open("/tools/").locator("#request-answers").count() == 0, "the answer was read"
 
 
+def test_a_request_for_some_calls_is_changed_and_approved_and_other_calls_are_refused(
+    hub: Hub, window: Windows, program: Program, client: Any
+) -> None:
+    theirs = client(hub.seeded["dora"])
+    mine = window(viewport={"width": 390, "height": 844})
+    mine.sign_in("dora")
+    page = mine.open("/requests/")
+    page.click("article:has-text('Small sums') .links a")
+    page.click("a:has-text('Request only this tool')")
+    page.fill("#id_reason", "Small sums only.")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.localName") == "summary"
+    page.keyboard.press("Enter")
+    page.fill("#condition-1-most", "1.500,00")
+    page.fill("#condition-2-most", "200")
+    page.click("form[action^='/requests/toolset/'] button.primary")
+    page.wait_for_selector("#condition-1-most[aria-invalid=true]")
+    assert page.input_value("#condition-2-most") == "200" and page.input_value("#id_reason") == "Small sums only."
+    assert page.input_value("#condition-1-most") == "1.500,00"
+    has_no_problem(mine)
+    page.fill("#condition-1-most", "1500")
+    page.click("form[action^='/requests/toolset/'] button.primary")
+    page.wait_for_selector("form[action$='/withdraw/']")
+    assert "a is at most 1500" in page.inner_text("main")
+    has_no_problem(mine)
+
+    root = window()
+    root.sign_in("root", "/admin/login/")
+    page = open_inbox(root, "requests/", 1)
+    assert "a is at most 1500; b is at most 200" in page.inner_text("#review-queue")
+    page.click("a:has-text('dora: add_small')")
+    page.wait_for_selector("[data-for=conditions][data-ready]")
+    rows = page.locator("[data-for=conditions] .rule-row")
+    assert rows.count() == 2 and not page.locator("#conditions").is_visible()
+    rows.nth(0).locator("input[inputmode=decimal]").nth(1).fill("100")
+    has_no_problem(root)
+    page.click("#decide button[value=approve]")
+    page.wait_for_selector("text=a is at most 100")
+    maximum = {"op": "range", "maximum": 100}
+    assert hub.call(requests_seed.list_conditions) == {
+        "dora": [{"path": "/a", **maximum}, {"path": "/b", **maximum, "maximum": 200}]
+    }
+
+    async def find_maximum() -> Any:
+        found = await theirs.every("tools/list", "tools")
+        return [tool["inputSchema"]["properties"]["a"].get("maximum") for tool in found]
+
+    async def sees_the_tool() -> bool:
+        return await find_maximum() == [100]
+
+    program.does(theirs.wait_for_message_when(LIST_CHANGED, sees_the_tool, 0))
+    assert program.does(theirs.text("add_small", {"a": 20, "b": 22})) == "42"
+    assert "expected at most 100, got integer 101" in str(program.does(theirs.call("add_small", {"a": 101, "b": 22})))
+    page = mine.open("/requests/")
+    assert "Approved for:" in page.inner_text("main") and "a is at most 100" in page.inner_text("main")
+    has_no_problem(mine)
+
+
 def test_a_request_is_declined_with_a_reason_and_another_one_withdrawn(hub: Hub, window: Windows) -> None:
     mine = window(viewport={"width": 390, "height": 844})
     mine.sign_in("charlie")

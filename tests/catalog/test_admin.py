@@ -42,6 +42,8 @@ def tool_form(**changes: Any) -> dict[str, Any]:
         "timeout": "30",
         "max_argument_bytes": "1000",
         "max_result_bytes": "1000",
+        "cost": "1",
+        "cost_per_kilobyte": "0",
         "record_bodies": "redacted",
         "task_support": "forbidden",
         "requires_capabilities": "[]",
@@ -103,7 +105,7 @@ def test_the_tool_page_lists_its_users_and_their_rules(browser: Client, alice: U
     text = page.content.decode()
     assert f"Grant {rule.pk}: allow toolset Numbers to user alice" in text
     assert "1 user in environment" in text
-    assert f"Rate limit {limit.pk}: 3/m on tool calculate_sum for each user" in text
+    assert f"Limit {limit.pk}: 3/m on tool calculate_sum for each user" in text
     factories.deny(None, tool)
     assert (
         "No one has access now." in browser.get(reverse("admin:catalog_tool_change", args=[tool.pk])).content.decode()
@@ -237,7 +239,7 @@ def test_grants_and_limits_among_others_have_their_names_in_the_language_of_the_
     answer = browser.get(reverse(address[0], args=[address[1]]), headers={"accept-language": "zh-hans"})
     content = answer.content.decode()
     assert f"授权 {grant.pk}：拒绝用户 alice 使用工具 calculate_sum" in content
-    assert f"速率限制 {limit.pk}：" in content
+    assert f"限制 {limit.pk}：" in content
     assert f"Grant {grant.pk}:" not in content and f"Limit {limit.pk}:" not in content
 
 
@@ -258,7 +260,7 @@ def test_grants_and_limits_that_make_no_sense_are_refused_with_the_field_named(b
     for change, field in refusals:
         assert field in errors(browser.post(reverse("admin:catalog_grant_add"), good | change)), change
     assert browser.post(reverse("admin:catalog_grant_add"), good).status_code == 302
-    limit = {"rate": "3/m", "scope": "each_user", "tool": tool.pk}
+    limit = {"measure": "calls", "rate": "3/m", "scope": "each_user", "tool": tool.pk}
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"rate": "often"}, "rate"),
         ({"rate": "3/0m"}, "rate"),
@@ -294,6 +296,7 @@ def test_a_grant_can_be_added_on_the_page_of_its_tool(browser: Client, alice: Us
     neither = {**row, "grants-0-user": "", "grants-0-note": "For whom?"}
     response = browser.post(reverse("admin:catalog_tool_change", args=[tool.pk]), tool_form(**neither))
     assert response.status_code == 200
+    assert "Choose exactly one of user, group and everyone." in response.content.decode()
     assert Grant.objects.count() == 1
 
 
@@ -310,7 +313,7 @@ def test_the_pages_of_a_user_and_of_a_group_show_their_grants_and_limits(browser
 def test_a_new_tool_can_be_saved_together_with_its_grants_and_limits(browser: Client, alice: User) -> None:
     rows: dict[str, Any] = {"grants-TOTAL_FORMS": "1", "grants-0-effect": "allow", "grants-0-environments": "[]"}
     rows |= {"grants-0-user": alice.pk, "limits-TOTAL_FORMS": "1", "limits-0-rate": "3/m"}
-    rows |= {"limits-0-scope": "each_user"}
+    rows |= {"limits-0-measure": "calls", "limits-0-scope": "each_user"}
     response = browser.post(reverse("admin:catalog_tool_add"), tool_form(**rows))
     assert response.status_code == 302
     tool = Tool.objects.get()
@@ -322,7 +325,8 @@ def test_a_limit_on_the_page_of_a_group_is_for_each_member(browser: Client) -> N
     counts = {"TOTAL_FORMS": "0", "INITIAL_FORMS": "0"}
     form = {f"catalog_{name}-{key}": value for name in ("grants", "limits") for key, value in counts.items()}
     form |= {"name": "analysts", "catalog_limits-TOTAL_FORMS": "1"}
-    form |= {"catalog_limits-0-rate": "3/m", "catalog_limits-0-all_tools": "on"}
+    form |= {"catalog_limits-0-measure": "calls", "catalog_limits-0-rate": "3/m", "catalog_limits-0-all_tools": "on"}
+    form |= {"catalog_limits-0-scope": "each_member"}
     response = browser.post(reverse("admin:auth_group_change", args=[group.pk]), form)
     assert response.status_code == 302, response.context["errors"]
     assert str(Limit.objects.get()).endswith("3/m on all tools for each member of analysts")
@@ -405,10 +409,10 @@ def test_the_delete_confirmation_names_rules_in_the_language_of_the_page(browser
     grants = reverse("admin:catalog_grant_delete", args=[grant.pk])
     whole = reverse("admin:catalog_tool_delete", args=[tool.pk])
     assert f"delete the grant &quot;{grant}&quot;" in browser.get(grants).content.decode().replace('"', "&quot;")
-    for address, english in ((grants, "Grant "), (whole, "Rate limit ")):
+    for address, english in ((grants, "Grant "), (whole, "Limit ")):
         page = browser.get(address, headers={"accept-language": "zh-hans"}).content.decode()
         assert f"授权 {grant.pk}" in page and english not in page
-    assert f"速率限制 {limit.pk}" in page
+    assert f"限制 {limit.pk}" in page
 
 
 def test_environments_are_written_as_names_or_as_a_list(browser: Client, alice: User) -> None:

@@ -246,6 +246,79 @@ def test_the_snapshot_knows_the_items_of_each_rule_in_trial() -> None:
     assert found.grants_by_id.keys() == {1} and found.limits == () and found.asking_tools == frozenset()
 
 
+# --- the only arguments, and lists and objects -----------------------------------------------------------------------
+
+ONLY = {"path": "", "op": "only", "names": ["region"]}
+NESTED = {
+    "type": "object",
+    "properties": {
+        "place": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}, "zone": {"type": "string", "default": "a"}},
+        },
+        "region": {"type": "string"},
+    },
+}
+BERN = {"path": "/place", "op": "equals", "value": {"city": "Bern"}}
+BERN_A = {**BERN, "value": {"zone": "a", "city": "Bern"}}
+
+
+def nested(*made: AskRule | GrantRule) -> Snapshot:
+    return build_catalogue(*made, items=[make_tool(schema=NESTED)])
+
+
+def test_a_grant_with_the_only_arguments_denies_others_even_with_null_and_counts_no_default() -> None:
+    found = build(allow(1, ONLY))
+    assert kinds(found, {}, {"region": "emea"}, {"region": "emea", "amount": None}) == [ALLOW, ALLOW, DENY]
+    with_default = make_tool(schema={"type": "object", "properties": {"region": {}, "limit": {"default": 5}}})
+    found = build_catalogue(allow(1, ONLY), items=[with_default])
+    assert answer(found, {"region": "emea"}, item=with_default).kind == ALLOW
+    assert answer(found, {"limit": 5}, item=with_default).kind == DENY
+
+
+def test_names_are_known_where_a_value_is_hidden_and_unknown_where_everything_is() -> None:
+    found = build(allow(1, ONLY))
+    assert kinds(found, {"region": HIDDEN}, {"amount": HIDDEN}, None, HIDDEN) == [ALLOW, DENY, UNCLEAR, UNCLEAR]
+
+
+def test_a_secret_in_the_schema_does_not_keep_a_grant_from_naming_the_only_arguments() -> None:
+    assert SECRET["path"].strip("/") in TOOL.input_schema["properties"]
+    assert kinds(build(allow(1, ONLY)), {"region": "emea"}) == [ALLOW]
+
+
+def test_a_grant_that_names_no_argument_of_a_call_is_no_way_around_an_approval_rule() -> None:
+    found = build(allow(1), allow(2, ONLY), asks(5, ("grant", 1)))
+    assert kinds(found, {"region": "emea"}, {"region": "emea", "amount": 1}) == [ALLOW, ASK]
+
+
+def test_a_grant_compares_an_object_as_it_was_sent() -> None:
+    found = nested(allow(1, BERN))
+    item = found.items["tool", 1]
+    assert isinstance(item, ToolDefinition)
+    sent = [{"place": {"city": "Bern"}}, {"place": {"city": "Bern", "zone": "a"}}, {"place": {"city": "Rome"}}, {}]
+    assert [answer(found, one, item=item).kind for one in sent] == [ALLOW, DENY, DENY, DENY]
+
+
+@pytest.mark.parametrize(("made", "expected"), [(deny(2, BERN), DENY), (asks(5, conditions=[BERN]), ASK)])
+def test_an_object_is_denied_and_asked_about_as_it_was_sent(made: AskRule | GrantRule, expected: str) -> None:
+    found = nested(allow(1), made)
+    item = found.items["tool", 1]
+    assert isinstance(item, ToolDefinition)
+    sent = [{"place": {"city": "Bern"}}, {"place": {"city": "Bern", "zone": "b"}}, {}]
+    assert [answer(found, one, item=item).kind for one in sent] == [expected, ALLOW, ALLOW]
+
+
+@pytest.mark.parametrize(("made", "expected"), [(deny(2, BERN_A), DENY), (asks(5, conditions=[BERN_A]), ASK)])
+def test_a_default_inside_an_object_evades_no_denial_and_no_approval_rule(
+    made: AskRule | GrantRule, expected: str
+) -> None:
+    found = nested(allow(1), made)
+    item = found.items["tool", 1]
+    assert isinstance(item, ToolDefinition)
+    sent = [{"place": {"city": "Bern"}}, {"place": {"city": "Bern", "zone": "a"}}, {"place": {"city": "Rome"}}]
+    assert [answer(found, one, item=item).kind for one in sent] == [expected, expected, ALLOW]
+
+
 # --- the reference: the decision, and the judgement of the person's own form ------------------------------------------
 
 
@@ -256,7 +329,7 @@ def draw_grants(data: st.DataObject, schema: dict[str, Any]) -> list[GrantRule]:
         conditions = draw_conditions(data, schema, 2) if data.draw(st.integers(0, 3)) else []
         found.append(rule(number, target=target, conditions=tuple(conditions)))
     for number in range(10, 10 + data.draw(st.integers(0, 2))):
-        conditions = draw_conditions(data, schema, 2, with_fixed=False)
+        conditions = draw_conditions(data, schema, 2, with_fixed=False, with_only=False)
         target = data.draw(st.sampled_from([("tool", 1), ("toolset", FILES)]))
         found.append(rule(number, "deny", target=target, conditions=tuple(conditions)))
     return found
@@ -299,7 +372,9 @@ def test_an_answer_without_the_hidden_arguments_is_right_or_unclear(data: st.Dat
     schema = data.draw(generated.schemas())
     usable(schema)
     item = make_tool(schema=schema)
-    drawn = [draw_conditions(data, schema, 2, with_fixed=False) for _ in range(data.draw(st.integers(0, 2)))]
+    drawn = [
+        draw_conditions(data, schema, 2, with_fixed=False, with_only=False) for _ in range(data.draw(st.integers(0, 2)))
+    ]
     made = [asks(20 + number, conditions=[]) for number in range(len(drawn))]
     asking_rules = [
         AskRule(**{**{name: getattr(one, name) for name in one.__dataclass_fields__}, "conditions": tuple(conditions)})

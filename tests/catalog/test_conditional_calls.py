@@ -233,6 +233,16 @@ async def test_a_changed_value_list_changes_the_next_call(alice: Any) -> None:
         await call(alice, "call_ticket", {"region": "apac"})
 
 
+async def test_a_stored_denial_with_the_only_arguments_denies_everything(
+    alice: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    tool = await run_in_database(publish, alice, [])
+    await run_in_database(factories.deny, alice, tool, conditions=[{"path": "", "op": "only", "names": ["amount"]}])
+    with pytest.raises(UnknownTool):
+        await call(alice, "call_ticket", {"region": "emea"})
+    assert "only_denied" in caplog.text
+
+
 @pytest.mark.parametrize(
     "broken", [{"conditions": [{"path": "region"}]}, {"windows": [{}]}, {"flags": [7]}, {"flags": {}}]
 )

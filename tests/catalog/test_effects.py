@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from catalog.conditions.definitions import parse
 from catalog.policy import effects
 from catalog.policy.definitions import GrantRule, Member, Snapshot
 from catalog.policy.effects import Effect
@@ -76,6 +77,13 @@ def test_several_new_grants_are_told_apart_by_more_than_their_missing_number() -
     after = effects.with_grants(build(), add=new)
     assert len({rule.id for rule in after.grants}) == 2
     assert add(build(), *new) == Effect(1, 0), "the list has no values for bob"
+
+
+def test_other_names_of_the_only_arguments_change_what_may_be_sent() -> None:
+    one, two = (parse([{"path": "", "op": "only", "names": names}]) for names in (["region"], ["region", "amount"]))
+    found = build(make_rule(1, who="everyone", conditions=one))
+    assert add(found, make_rule(0, who="everyone", conditions=two), remove={1}) == Effect(0, 0, 2)
+    assert add(found, make_rule(0, who="everyone", conditions=one), remove={1}) == Effect(0, 0)
 
 
 def test_forms_of_many_people_are_not_compared() -> None:

@@ -260,6 +260,10 @@ def fill_catalogue(alice: User) -> None:
         fill_defaults=False,
         timeout=1e3,
         max_argument_bytes=99,
+        polling=True,
+        cost=0,
+        cost_argument="/n",
+        cost_per_kilobyte=7,
         title="yes",
     )
     definition = {
@@ -271,6 +275,7 @@ def fill_catalogue(alice: User) -> None:
                 "no": {"enum": ["NO", "1e5", "~", "", " x", "010", "0x1f", "1_000", "2020-01-01", "1:30", "=", "<<"]},
                 "n": {"type": "number", "maximum": 18446744073709551615, "minimum": -1.5e-7, "default": 1e22},
                 "\u00e9\U0001f600": {"type": ["string", "null"], "default": None, "const": False},
+                "tree": {},
             },
         },
         "settings": {"url": "https://pets.example.com/pets", "query": {"n": "n"}},
@@ -297,6 +302,8 @@ def fill_catalogue(alice: User) -> None:
         flags=["new_crm"],
     )
     factories.grant(None, nasty, conditions=[{"path": "/no", "op": "belongs_to", "list": "repositories"}])
+    whole = {"path": "/tree", "op": "equals", "value": {"\u00e9": [1e5, "1e5", None, {"~": "no"}]}}
+    factories.grant(group, nasty, conditions=[{"path": "", "op": "only", "names": ["tree", "no", "1e5", "#"]}, whole])
     factories.limit("5/m", nasty, user=alice)
     factories.limit("100/2h", examples, group=group)
     factories.limit("9/d")
@@ -304,6 +311,17 @@ def fill_catalogue(alice: User) -> None:
     factories.limit("600/h", "tools/list", user=alice)
     fill_approval_rules(nasty, examples, group)
     fill_trials(nasty, examples)
+    fill_measures(nasty, examples, group, alice)
+
+
+def fill_measures(nasty: Tool, examples: Toolset, group: Group, alice: User) -> None:
+    """A limit of each measure: a quota beside the rate of the same subject, with a change of it in trial."""
+    quota = factories.limit("1000/day", nasty, user=alice, zone="Europe/Berlin", advice="1e5")
+    factories.limit("2000/day", nasty, user=alice, trial=True, replaces=quota)
+    factories.limit("5000/month", examples, group=group, scope="group_together", measure="cost", advice="Ask: #1")
+    factories.limit("3", measure="running", scope="everyone_together")
+    factories.limit("5/10m", measure="repeats")
+    factories.limit("3/10m", measure="errors")
 
 
 def fill_approval_rules(nasty: Tool, examples: Toolset, group: Group) -> None:
@@ -522,7 +540,7 @@ STANDING = {"tool": "add", "everyone": True}
         ({"grants": [STANDING, tried(trial=False, replaces=STANDING)]}, "Only a rule in trial"),
         (
             {"limits": [{"rate": "3/m", "method": "tools/list", "trial": True}]},
-            "A rate limit of a method cannot be in trial",
+            "A limit of a method cannot be in trial",
         ),
         ({"approval_rules": [rule(trial=True, replaces="Other")]}, "replaces: there is no approval rule 'Other'."),
         ({"approval_rules": [rule(trial=True), rule(name="B", trial=True, replaces="Ask")]}, "no approval rule 'Ask'"),

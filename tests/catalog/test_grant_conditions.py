@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.test import Client
 
-from catalog.models import Flag, Grant, Prompt, Resource, Tool, Toolset
+from catalog.models import ApprovalRule, Flag, Grant, Prompt, Resource, Tool, Toolset
 from catalog.models.grant_conditions import MAX_TRIED_ITEMS
 from tests import factories
 
@@ -128,6 +128,29 @@ def test_a_deny_fixes_no_value_and_is_refused_where_it_could_deny_nothing(report
     assert find_misfit(report, EMEA, effect="deny") == ""
 
 
+def test_a_grant_names_the_only_arguments_of_a_tool_with_secrets_and_a_deny_and_a_rule_name_none(report: Tool) -> None:
+    only = {"path": "", "op": "only", "names": ["region", "pin"]}
+    assert find_misfit(report, only, EMEA) == ""
+    assert find_misfit(report, EMEA, only, effect="deny") == (
+        "Condition 2: A grant that denies cannot name the only arguments. Use a grant that allows."
+    )
+    assert find_misfit(report, {**only, "names": ["amount"]}, EMEA) == (
+        "No arguments of the tool satisfy the conditions."
+    )
+    rule = ApprovalRule(name="Ask", tool=report, asks="person", conditions=[only])
+    with pytest.raises(ValidationError) as raised:
+        rule.full_clean()
+    assert raised.value.message_dict["conditions"] == [
+        "Condition 1: A rule that asks cannot name the only arguments. Remove this condition."
+    ]
+
+
+def test_a_list_or_an_object_must_be_one_that_the_tool_accepts(report: Tool) -> None:
+    lines = {"path": "/lines", "op": "equals", "value": [{"sku": "a"}]}
+    assert find_misfit(report, lines) == find_misfit(report, lines, effect="deny") == ""
+    assert find_misfit(report, {**lines, "value": [{"sku": 1}]}) == "No arguments of the tool satisfy the conditions."
+
+
 def test_a_prompt_and_a_resource_have_their_own_arguments() -> None:
     choices = {"name": "tone", "enum": ["warm", "cold"]}
     greeting = factories.make_prompt(arguments=[{"name": "name", "required": True}, choices])
@@ -200,7 +223,7 @@ def test_a_large_toolset_is_tried_up_to_a_bound(report: Tool, django_assert_max_
     Tool.toolsets.through.objects.bulk_create(
         Tool.toolsets.through(tool=tool, toolset=toolset) for tool in Tool.objects.bulk_create(tools)
     )
-    with django_assert_max_num_queries(20):
+    with django_assert_max_num_queries(23):  # three of them for each constraint of the model
         assert find_misfit(toolset, EMEA) == "There is no argument /region."
     tools[0].toolsets.clear()
     assert find_misfit(toolset, EMEA) == "", "the last tool is among those that are tried now"

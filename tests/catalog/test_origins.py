@@ -120,4 +120,4 @@ def test_a_rate_limit_is_found_by_the_reason_of_the_rejection(root: User, alice:
     limit = factories.limit("1/m", factories.make_tool("limited"))
     reason = Rule("limit.reached", {**messages.rule_of(limit).params, "seconds": 3}).text
     found = related(root, make_call(alice, outcome="limited", detail_reason=reason))
-    assert found["Rate limit"].url == reverse("admin:catalog_limit_change", args=[limit.pk])
+    assert found["Limit"].url == reverse("admin:catalog_limit_change", args=[limit.pk])

@@ -67,7 +67,7 @@ def test_in_another_language_every_rule_is_in_that_language(alice: User) -> None
     allowed = next(rule for rule in made if isinstance(rule, Grant) and rule.user and rule.toolset)
     assert f"授权 {allowed.pk}：允许用户 alice 使用工具集 Files for all" in said
     limit = next(rule for rule in made if isinstance(rule, Limit) and rule.tool)
-    assert f"速率限制 {limit.pk}：工具 calculate_sum，每位用户，3/m" in said
+    assert f"限制 {limit.pk}：工具 calculate_sum，每位用户，3/m" in said
 
 
 ODD = ("Welcome to group B", "A to user B", "for each user", "%(what)s", "x: deny tool y to everyone")
@@ -83,7 +83,7 @@ def test_a_name_that_reads_like_a_rule_is_shown_as_a_name(alice: User, name: str
     with translation.override("zh-hans"):
         assert [messages.translate(rule) for rule in made] == [
             f"授权 {grant.pk}：允许用户组 {name} 使用工具集 {name}",
-            f"速率限制 {limit.pk}：工具集 {name}，{name} 的每位成员，3/m",
+            f"限制 {limit.pk}：工具集 {name}，{name} 的每位成员，3/m",
         ]
         for rule in made:
             kept = Reason.read(rule.text)

@@ -126,7 +126,9 @@ async def test_a_form_that_cannot_be_saved_is_not_replayed_and_its_errors_are_na
 
 
 async def test_a_rate_limit_of_a_method_is_not_replayed(root: User) -> None:
-    end = await replay(root, LIMITS, {"rate": "3/m", "method": "tools/list", "scope": "each_user", "days": "7"})
+    end = await replay(
+        root, LIMITS, {"measure": "calls", "rate": "3/m", "method": "tools/list", "scope": "each_user", "days": "7"}
+    )
     assert end["end"] == "bad" and "no requests of this method" in end["text"]
 
 
@@ -207,9 +209,11 @@ async def test_an_approval_rule_that_is_switched_off_is_gone(
 async def test_a_rate_limit_says_which_calls_it_would_stop(root: User, tool: Tool, allowed: Grant, alice: User) -> None:
     for number in range(3):
         await sync_to_async(call)(alice, tool, number)
-    end = await replay(root, LIMITS, {"rate": "1/d", "tool": tool.pk, "scope": "each_user", "days": "1"})
+    end = await replay(
+        root, LIMITS, {"measure": "calls", "rate": "1/d", "tool": tool.pk, "scope": "each_user", "days": "1"}
+    )
     assert "calls of the last day would have another answer" in end["text"]
-    assert "allowed → rate limited" in end["html"] and "Rate limits begin with empty counters." in end["html"]
+    assert "allowed → rate limited" in end["html"] and "Limits begin with empty counters." in end["html"]
     assert not await Limit.objects.aexists()
 
 

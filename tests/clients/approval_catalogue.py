@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 BY_APPROVER, IN_CLIENT, IN_BROWSER = "sum_by_approver", "sum_in_client", "sum_in_browser"
-MAX_CALLERS = 12
+MAX_CALLERS = 60
 
 
 def load() -> list[list[str]]:
@@ -59,3 +59,10 @@ def list_statuses(caller: str) -> list[str]:
     from audit.models import Call
 
     return list(Call.objects.filter(username=caller).order_by("id").values_list("outcome", flat=True))
+
+
+def count_tasks(caller: str) -> int:
+    """How many calls of this caller were answered with a task."""
+    from catalog.models import Task
+
+    return Task.objects.filter(user__username=caller).count()

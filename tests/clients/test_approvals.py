@@ -1,10 +1,10 @@
-"""Calls that ask a person before they run, by real clients: what each of them gets, and that nothing runs twice."""
+"""Calls that ask a person before they run, by real clients: what each of them shows, and that nothing runs twice."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -13,18 +13,19 @@ import pytest
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.clients import approval_catalogue
+from tests.clients import approval_catalogue, asking_clients
 from tests.clients.approval_catalogue import BY_APPROVER, IN_BROWSER, IN_CLIENT
+from tests.clients.asking_clients import ARGUMENTS, Event
 from tests.clients.catalogue import Person
 from tests.clients.report import WAIT_SECONDS
 from tests.clients.sdk import INFO, text
-from tests.clients.versions import LATEST_HANDSHAKE, MODERN
+from tests.clients.versions import ASKED, LATEST_HANDSHAKE, LINK, MODERN, NOTHING, PROGRESS, QUESTION, TASK, Asked
 from tests.real_servers import Hub
 
-NUMBERS = {"a": 2, "b": 4}
 SUM = "6"
-Answer = Callable[[types.ElicitRequestParams], Any]
-REVISIONS = [LATEST_HANDSHAKE, MODERN]
+APPROVER = "approver"
+MARKS = {PROGRESS: "progress", LINK: "link"}
+pytestmark = pytest.mark.node
 
 
 @pytest.fixture(scope="module")
@@ -34,18 +35,101 @@ def hub() -> Iterator[Hub]:
 
 
 @pytest.fixture
-def person(hub: Hub) -> Person:
-    return Person(*hub.seeded.pop())
+def somebody(hub: Hub) -> Callable[[], Person]:
+    return lambda: Person(*hub.seeded.pop())
 
 
-@asynccontextmanager
-async def connected(hub: Hub, person: Person, revision: str, answer: Answer | None = None) -> AsyncIterator[Client]:
-    """The official client; with `answer`, it can show questions."""
+def name_of(asked: Asked) -> str:
+    return f"{asked.key} {asked.revision}"
 
-    async def show(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
-        assert answer is not None
-        found = answer(params)
-        return await found if asyncio.iscoroutine(found) else found
+
+def decide(hub: Hub, person: Person, by: str) -> None:
+    assert hub.call(approval_catalogue.approve, caller=person.name, by=by) == "approved"
+
+
+def use(hub: Hub, asked: Asked, home: Path, person: Person, tool: str, decider: str) -> tuple[list[Event], Event]:
+    """What the client shows, and its result; somebody decides as soon as it shows what this client is to show."""
+    expected = asked.kind(tool)
+    shown: list[Event] = []
+    with ThreadPoolExecutor(1) as pool:
+        decision = pool.submit(decide, hub, person, decider) if expected in (NOTHING, TASK) else None
+        for event in asking_clients.happen(asking_clients.start(asked, hub, home, person, tool), home):
+            shown.append(event)
+            if decision is None and expected in (PROGRESS, LINK) and MARKS[expected] in event:
+                decision = pool.submit(decide, hub, person, decider)
+        if decision is not None:
+            decision.result()
+    assert shown and "result" in shown[-1], (home / asking_clients.ERRORS).read_text()[-4000:]
+    return shown[:-1], shown[-1]
+
+
+@pytest.mark.parametrize("asked", ASKED, ids=name_of)
+@pytest.mark.parametrize("tool", [BY_APPROVER, IN_CLIENT, IN_BROWSER])
+def test_a_client_shows_what_its_call_waits_for_and_gets_the_result_once(
+    hub: Hub, somebody: Callable[[], Person], tmp_path: Path, asked: Asked, tool: str
+) -> None:
+    person = somebody()
+    expected = asked.kind(tool)
+    decider = APPROVER if tool == BY_APPROVER else person.name
+    shown, end = use(hub, asked, tmp_path, person, tool, decider)
+    assert end["result"] == SUM and not end["error"]
+    assert end.get("revision") in (asked.revision, None)
+    check_shown(expected, shown, person.name, decider)
+    assert hub.call(approval_catalogue.list_states, caller=person.name) == [["used", decider, expected == QUESTION]]
+    assert hub.call(approval_catalogue.count_tasks, caller=person.name) == (expected == TASK)
+    statuses = hub.call(approval_catalogue.list_statuses, caller=person.name)
+    assert statuses.count("ok") == 1 and set(statuses) == {"waiting", "ok"}
+
+
+def check_shown(expected: str, shown: list[Event], person: str, decider: str) -> None:
+    questions = [event for event in shown if "asked" in event]
+    if expected in (NOTHING, TASK):
+        assert shown == []
+    elif expected == PROGRESS:
+        assert questions == [] and shown[0] == {"progress": "Waiting for approval by the group approvers"}
+    elif expected == QUESTION:
+        (question,) = questions
+        assert question["asked"] == "form" and '"a":2' in question["message"]
+    else:
+        (question,) = questions
+        assert question["asked"] == "url" and "/approvals/" in question["link"]
+
+
+def test_a_client_that_nobody_answers_gives_up_with_a_link_and_the_same_call_runs_once(
+    hub: Hub, somebody: Callable[[], Person], tmp_path: Path
+) -> None:
+    """All clients side by side, because each waits as long as a call waits: only a task waits longer."""
+    used = [(asked, somebody()) for asked in ASKED if asked.by_approver != TASK]
+    homes = [tmp_path / str(number) for number in range(len(used))]
+    for home in homes:
+        home.mkdir()
+
+    def call(asked: Asked, person: Person, home: Path) -> Event:
+        *_shown, end = asking_clients.happen(asking_clients.start(asked, hub, home, person, BY_APPROVER), home)
+        return end
+
+    def call_all() -> list[Event]:
+        with ThreadPoolExecutor(len(used)) as pool:
+            return list(pool.map(call, *zip(*used, strict=True), homes))
+
+    for end in call_all():
+        assert end["error"] and "/approvals/" in end["result"] and "waits for approval" in end["result"]
+    for _, person in used:
+        assert hub.call(approval_catalogue.list_statuses, caller=person.name) == ["waiting"]
+        decide(hub, person, APPROVER)
+    for end in call_all():
+        assert end["result"] == SUM and not end["error"]
+    for _, person in used:
+        assert hub.call(approval_catalogue.list_states, caller=person.name) == [["used", APPROVER, False]]
+        assert hub.call(approval_catalogue.list_statuses, caller=person.name)[-1] == "ok"
+
+
+@pytest.mark.parametrize("revision", [LATEST_HANDSHAKE, MODERN])
+async def test_the_person_declines_in_the_client(hub: Hub, somebody: Callable[[], Person], revision: str) -> None:
+    person = somebody()
+
+    async def decline(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        return types.ElicitResult(action="decline")
 
     headers = {"Authorization": f"Bearer {person.token}"}
     async with (
@@ -54,70 +138,9 @@ async def connected(hub: Hub, person: Person, revision: str, answer: Answer | No
             streamable_http_client(hub.mcp_url, http_client=http),
             mode="auto" if revision == MODERN else "legacy",
             client_info=INFO,
-            elicitation_callback=None if answer is None else show,
+            elicitation_callback=decline,
         ) as client,
     ):
-        yield client
-
-
-async def decide(hub: Hub, person: Person, by: str) -> None:
-    assert await asyncio.to_thread(hub.call, approval_catalogue.approve, caller=person.name, by=by) == "approved"
-
-
-@pytest.mark.parametrize("revision", REVISIONS)
-async def test_a_client_without_questions_waits_and_gets_its_result(hub: Hub, person: Person, revision: str) -> None:
-    said: list[str | None] = []
-    told = asyncio.Event()
-
-    async def heard(progress: float, total: float | None, message: str | None) -> None:
-        said.append(message)
-        told.set()
-
-    async with connected(hub, person, revision) as client:
-        call = asyncio.ensure_future(client.call_tool(BY_APPROVER, NUMBERS, progress_callback=heard))
-        await asyncio.wait_for(told.wait(), WAIT_SECONDS)  # one that is approved at once says nothing of a wait
-        await decide(hub, person, "approver")
-        assert text(await call) == SUM
-    assert said[0] == "Waiting for approval by the group approvers"
-    assert hub.call(approval_catalogue.list_statuses, caller=person.name) == ["waiting", "ok"]
-    assert hub.call(approval_catalogue.list_states, caller=person.name) == [["used", "approver", False]]
-
-
-@pytest.mark.parametrize("revision", REVISIONS)
-async def test_the_person_confirms_in_the_client(hub: Hub, person: Person, revision: str) -> None:
-    asked: list[types.ElicitRequestParams] = []
-
-    def answer(params: types.ElicitRequestParams) -> types.ElicitResult:
-        asked.append(params)
-        return types.ElicitResult(action="accept", content={"run": True})
-
-    async with connected(hub, person, revision, answer) as client:
-        assert text(await client.call_tool(IN_CLIENT, NUMBERS)) == SUM
-    assert asked[0].mode == "form" and '"a":2' in asked[0].message
-    assert hub.call(approval_catalogue.list_states, caller=person.name) == [["used", person.name, True]]
-
-
-@pytest.mark.parametrize("revision", REVISIONS)
-async def test_the_person_declines_in_the_client(hub: Hub, person: Person, revision: str) -> None:
-    async with connected(hub, person, revision, lambda _params: types.ElicitResult(action="decline")) as client:
-        result = await client.call_tool(IN_CLIENT, NUMBERS)
+        result = await client.call_tool(IN_CLIENT, ARGUMENTS)
     assert result.is_error and f"{person.name} denied this call." in text(result)
     assert hub.call(approval_catalogue.list_statuses, caller=person.name)[-1] == "approval_denied"
-
-
-@pytest.mark.parametrize("revision", REVISIONS)
-async def test_the_person_is_sent_to_the_browser_for_a_destructive_tool(
-    hub: Hub, person: Person, revision: str
-) -> None:
-    opened: list[str] = []
-
-    async def answer(params: types.ElicitRequestParams) -> types.ElicitResult:
-        assert isinstance(params, types.ElicitRequestURLParams)
-        opened.append(params.url)
-        await decide(hub, person, person.name)
-        return types.ElicitResult(action="accept")
-
-    async with connected(hub, person, revision, answer) as client:
-        assert text(await client.call_tool(IN_BROWSER, NUMBERS)) == SUM
-    assert len(opened) == 1 and "/approvals/" in opened[0]
-    assert hub.call(approval_catalogue.list_states, caller=person.name) == [["used", person.name, False]]

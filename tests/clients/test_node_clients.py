@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
-import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,8 +11,8 @@ import pytest
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 
-from tests.clients import installed
 from tests.clients.catalogue import Person
+from tests.clients.node_clients import bridge, inspector, install, node, script
 from tests.clients.report import (
     CALLS,
     DONE,
@@ -25,7 +23,6 @@ from tests.clients.report import (
     TOOLS,
     check,
     check_audit_log,
-    clean_environment,
     output,
     run,
 )
@@ -36,7 +33,6 @@ from tests.clients.versions import (
     LATEST_HANDSHAKE,
     MCP_REMOTE,
     MODERN,
-    NPM,
     TYPESCRIPT_1,
     TYPESCRIPT_2,
 )
@@ -44,28 +40,13 @@ from tests.real_servers import Hub
 from toolhub.access import connect
 
 Somebody = Callable[[], Person]
-FOREIGN = Path(__file__).parent / "foreign"
 pytestmark = pytest.mark.node
 
 
-@pytest.fixture(scope="module")
-def packages() -> Path:
-    return installed.npm_packages(*NPM)
-
-
 @pytest.fixture
-def project(packages: Path, tmp_path: Path) -> Path:
+def project(tmp_path: Path) -> Path:
     """A folder like a user's, in which the packages are installed."""
-    (tmp_path / "node_modules").symlink_to(packages / "node_modules")
-    return tmp_path
-
-
-def node(project: Path, *arguments: str | Path) -> list[str]:
-    return [str(project / "node_modules" / "node" / "bin" / "node"), *map(str, arguments)]
-
-
-def script(project: Path, name: str) -> list[str]:
-    return node(project, shutil.copy(FOREIGN / name, project))
+    return install(tmp_path)
 
 
 def test_the_typescript_sdk_2_over_http(hub: Hub, somebody: Somebody, project: Path) -> None:
@@ -76,19 +57,6 @@ def test_the_typescript_sdk_2_over_http(hub: Hub, somebody: Somebody, project: P
 def test_the_typescript_sdk_1_over_http_and_websocket(hub: Hub, somebody: Somebody, project: Path) -> None:
     uses = [("http", LATEST_HANDSHAKE), ("websocket", LATEST_HANDSHAKE)]
     run(hub, script(project, "typescript_sdk_1.mjs"), project, TYPESCRIPT_1.version, uses, somebody)
-
-
-PLAIN = ("--format", "json", "--connect-timeout", "0")
-
-
-def inspector(hub: Hub, project: Path, token: str) -> list[str]:
-    """What the connect page says to run, without the method."""
-    text = connect.fill(connect.CLIENTS_BY_KEY["inspector"], hub.url, token)[0].text
-    said = shlex.split(text.replace("\\\n", ""))
-    assert said[:2] == ["npx", "@modelcontextprotocol/inspector"]
-    method = said.index("--method")
-    assert said[method + 1] == "tools/list"
-    return node(project, "node_modules/.bin/mcp-inspector", *said[2:method], *said[method + 2 :], *PLAIN)
 
 
 @pytest.mark.parametrize(("era", "revision"), [("legacy", LATEST_HANDSHAKE), ("modern", MODERN)])
@@ -120,14 +88,9 @@ def test_the_inspector_in_a_terminal(hub: Hub, somebody: Somebody, project: Path
 )
 async def test_mcp_remote_bridges_stdio(hub: Hub, somebody: Somebody, project: Path, revision: str, name: str) -> None:
     person = somebody()
-    said = connect.fill(connect.CLIENTS_BY_KEY["claude-desktop"], hub.url, person.token)[0].text
-    server = json.loads(said)["mcpServers"]["toolhub"]
-    assert [server["command"], *server["args"][:2]] == ["npx", "-y", "mcp-remote"]
-    command, *arguments = node(project, "node_modules/.bin/mcp-remote", *server["args"][2:])
-    bridge = StdioServerParameters(
-        command=command, args=arguments, cwd=str(project), env=clean_environment(project, **server["env"])
-    )
-    async with Client(bridge, mode="auto" if revision == MODERN else "legacy", client_info=INFO) as client:
+    (command, *arguments), environment = bridge(hub, project, person.token)
+    server = StdioServerParameters(command=command, args=arguments, cwd=str(project), env=environment)
+    async with Client(server, mode="auto" if revision == MODERN else "legacy", client_info=INFO) as client:
         check(await use(client), revision)
     check_audit_log(hub, person, transport="http", revision=revision, client=name)
 

@@ -19,14 +19,20 @@ from tests.clients import installed
 from tests.clients.catalogue import Person
 from tests.clients.report import TOOLS, WAIT_SECONDS, check, check_audit_log, output, run
 from tests.clients.sdk import INFO, use
-from tests.clients.versions import EVERY, FASTMCP, HANDSHAKE, LATEST_HANDSHAKE, MODERN, PYTHON_1
+from tests.clients.versions import (
+    EVERY,
+    FASTMCP,
+    FASTMCP_CLIENT,
+    HANDSHAKE,
+    LATEST_HANDSHAKE,
+    MODERN,
+    PYTHON_1,
+    SDK_1,
+)
 from tests.conftest import missing
 from tests.real_servers import ROOT, Hub
 from toolhub.access import connect
 
-SDK_1 = f"mcp[ws]=={PYTHON_1.version}"
-FASTMCP_CLIENT = f"fastmcp-slim[client]=={FASTMCP.version}"
-"""The client alone, without the server half of the package."""
 Somebody = Callable[[], Person]
 Environments = Mapping[str, Future[Path]]
 FOREIGN = Path(__file__).parent / "foreign"

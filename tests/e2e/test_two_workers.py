@@ -199,6 +199,68 @@ async def test_a_session_that_was_ended_at_one_worker_is_at_once_not_found_at_th
             assert getattr(refused.value, "status", None) == 404
 
 
+def make_limits() -> None:
+    from catalog.models import Tool
+    from tests.e2e.seed import grant_tool
+    from tests.factories import limit
+
+    limit("7/month", Tool.objects.get(pk=grant_tool("metered", ["alice"], "plus")))
+    limit("1", Tool.objects.get(pk=grant_tool("narrow", ["alice"], "hold")), measure="running")
+
+
+async def test_quotas_and_calls_at_a_time_are_counted_over_both_workers(hub: Hub, tmp_path: Any) -> None:
+    await asyncio.to_thread(hub.call, make_limits)
+    async with AsyncExitStack() as stack:
+        callers = []
+        for worker in (0, 1):
+            callers.append(await stack.enter_async_context(Raw(hub.port, hub.seeded["alice"])))
+            with hub.pin_to_worker(worker):
+                await callers[worker].ask("GET", "/healthz", callers[worker].plain().items())
+
+        async def call(worker: int, name: str, **arguments: Any) -> dict[str, Any]:
+            answer = await callers[worker].modern("tools/call", {"name": name, "arguments": arguments})
+            result: dict[str, Any] = answer.result()
+            return result
+
+        async def call_often(worker: int) -> list[bool]:
+            return [not (await call(worker, "metered", a=1)).get("isError", False) for _ in range(8)]
+
+        await wait_until_async(lambda: _is_listed(callers), MAX_WAIT_SECONDS)
+        made = await asyncio.gather(call_often(0), call_often(1))
+        assert sum(map(sum, made)) == 7
+
+        held = asyncio.ensure_future(call(0, "narrow", started=str(tmp_path / "first")))
+        await wait_until_async((tmp_path / "first").exists, MAX_WAIT_SECONDS)
+
+        async def find_text() -> str:
+            result = await call(1, "narrow", started=str(tmp_path / "second"), seconds=0)
+            text: str = result["content"][0]["text"]
+            return text
+
+        async def is_refused() -> bool:
+            return "1 call is running, which is the most at a time." in await find_text()
+
+        # On a machine that does much else Redis may answer too late: then each counts for itself until it does.
+        await wait_until_async(is_refused, MAX_WAIT_SECONDS)
+        callers[0].close()  # which cancels the call
+        await asyncio.wait([held])
+        held.exception()
+
+        async def is_free() -> bool:
+            return not await is_refused()
+
+        await wait_until_async(is_free, MAX_WAIT_SECONDS)
+
+
+async def _is_listed(callers: list[Raw]) -> bool:
+    """Whether both workers have the limits: the tools are of the same change."""
+    for caller in callers:
+        answer = await caller.modern("tools/list", {})
+        if "narrow" not in [tool["name"] for tool in answer.result()["tools"]]:
+            return False
+    return True
+
+
 async def test_the_hub_goes_on_while_a_killed_worker_is_replaced(hub: Hub) -> None:
     """Calls at the worker that lives are all answered; then there are two again, and news flows between them."""
     pids = sorted(hub.worker_pids())

@@ -36,6 +36,7 @@ class Fake:
     due: float = inf
     evicted: bool = False
     begun: bool = False
+    unread: bool = False
     refusals: refusals.Refusals = field(default_factory=refusals.Refusals)
     seen: list[float] = field(default_factory=list)
 
@@ -45,6 +46,9 @@ class Fake:
 
     def refuse(self, reason: str) -> None:
         self.refusals.add(reason, self.source)
+
+    def has_unread(self) -> bool:
+        return self.unread
 
     def evict(self) -> None:
         self.evicted = True
@@ -246,6 +250,41 @@ def test_a_flood_of_new_connections_leaves_the_youngest_the_time_to_ask(table: C
     late = [add(table, PROXY, since=now) for _ in range(2)]
     assert [one.evicted for one in (answered, older, fresh, *busy)] == [True, True, False, False, False]
     assert not any(one.over_limit for one in late)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 10.0])
+def test_a_request_that_came_while_the_server_was_busy_is_read_before_it_makes_room(
+    table: Connections, seconds: float
+) -> None:
+    now = monotonic()
+    asking = add(table, PROXY, since=now - seconds)
+    asking.unread = True
+    others = [add(table, PROXY, Phase.IDLE, since=now) for _ in range(4)]
+    silent = add(table, PROXY, since=now)
+    for _ in range(3):
+        add(table, PROXY, Phase.ANSWERING, since=now)
+    assert not asking.evicted
+    assert [one.evicted for one in (*others, silent)].count(True) == 3
+
+
+def test_what_a_new_connection_asks_after_the_last_look_is_seen(table: Connections) -> None:
+    now = monotonic()
+    later = add(table, PROXY, since=now)
+    idle = [add(table, PROXY, Phase.IDLE, since=now + 1) for _ in range(5)]
+    idle[0].waiting_since = now - 1
+    add(table, PROXY, Phase.ANSWERING, since=now)  # now the others are sorted, and `later` is the next
+    assert idle[0].evicted
+    later.unread = True
+    add(table, PROXY, Phase.ANSWERING, since=now)
+    assert not later.evicted and idle[1].evicted
+
+
+def test_when_all_ask_the_one_that_asked_first_makes_room(table: Connections) -> None:
+    asking = [add(table, PROXY, since=number) for number in range(6)]
+    for one in asking:
+        one.unread = True
+    assert not add(table, PROXY).over_limit
+    assert [one.evicted for one in asking] == [True, *[False] * 5]
 
 
 def test_the_addresses_of_one_ipv6_network_count_as_one(table: Connections) -> None:

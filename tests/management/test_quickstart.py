@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import ast
 import json
 import os
 import secrets
@@ -8,12 +7,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
+from tests.management import first_data
 from tests.real_servers import POSTGRES, Hub, postgres
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,38 +86,28 @@ def test_a_port_in_use_is_reported_before_anything_is_created(tmp_path):
 
 IN_USE = "This database was in use before: no demo user and no example tool was added."
 SECRET = "keep-this-out-of-messages"
-USERS = "from django.contrib.auth.models import User; "
-ADD_ACCOUNT = USERS + "User.objects.create_user('alice')"
-ADD_TOOL = "from tests import factories; factories.make_tool('hers')"
-LIST_ACCOUNTS = (
-    "from django.contrib.auth.models import User; print(sorted(User.objects.values_list('username', flat=True)))"
-)
-REMOVE_DEMO = "from django.contrib.auth.models import User; User.objects.filter(username='demo').delete()"
 
 
 @dataclass
 class Place:
-    """A database without tables, and a data folder."""
+    """A database, and a data folder."""
 
     environment: dict[str, str]
     hub: Hub
 
-    def manage(self, *arguments: str) -> str:
-        done = manage(*arguments, **self.environment)
+    def quickstart(self, *arguments: str) -> str:
+        done = manage("quickstart", "--no-serve", *arguments, **self.environment)
         assert done.returncode == 0, done.stderr
         return done.stdout + done.stderr
 
-    def quickstart(self) -> dict[str, str | None]:
-        facts: dict[str, str | None] = json.loads(self.manage("quickstart", "--json", "--no-serve").splitlines()[0])
+    def first_facts(self) -> dict[str, str | None]:
+        facts: dict[str, str | None] = json.loads(self.quickstart("--json").splitlines()[0])
         return facts
 
-    def list_accounts(self) -> list[str]:
-        return ast.literal_eval(self.manage("shell", "--no-imports", "-c", LIST_ACCOUNTS).splitlines()[-1])
 
-
-@pytest.fixture(params=[False, pytest.param(True, marks=pytest.mark.postgres)], ids=["sqlite", "pg"])
-def place(request: pytest.FixtureRequest) -> Iterator[Place]:
-    hub = Hub(postgres=request.param, tables=False)
+@contextmanager
+def placed(postgres: bool, tables: bool) -> Iterator[Place]:
+    hub = Hub(postgres=postgres, tables=tables)
     try:
         hub.prepare()
         everything = hub.environment()
@@ -126,47 +117,58 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
         hub.remove()
 
 
-def test_an_empty_database_gets_accounts_a_token_and_the_examples_once(place: Place) -> None:
-    first = place.quickstart()
-    assert first["admin_username"] == "admin" and first["username"] == "demo"
-    assert all(first[name] for name in ("admin_password", "password", "token"))
-    assert place.list_accounts() == ["admin", "demo"]
-    exported = place.manage("exporttools")
-    assert "- name: calculate_sum" in exported and "user: demo" in exported
-    assert place.quickstart() == {**first, "admin_password": None, "password": None, "token": None}
-    assert place.manage("exporttools") == exported
-    assert IN_USE not in place.manage("quickstart", "--no-serve")
+on_both = pytest.mark.parametrize(
+    "postgres", [False, pytest.param(True, marks=pytest.mark.postgres)], ids=["sqlite", "pg"]
+)
 
 
-def test_a_database_with_accounts_gets_no_account_and_no_example(place: Place) -> None:
-    place.manage("migrate")
-    place.manage("shell", "--no-imports", "-c", ADD_ACCOUNT)
-    facts = place.quickstart()
-    names = ("admin_username", "admin_password", "username", "password", "token")
-    assert {facts[name] for name in names} == {None}
-    assert place.list_accounts() == ["alice"]
-    assert "calculate_sum" not in place.manage("exporttools")
-    for arguments in ((), ("--json",)):
-        said = place.manage("quickstart", "--no-serve", *arguments)
-        assert IN_USE in said and "python manage.py createsuperuser" in said
-        assert "thp_" not in said and "demo /" not in said and "admin /" not in said
+@on_both
+def test_an_empty_database_gets_accounts_a_token_and_the_examples_once(postgres: bool) -> None:
+    with placed(postgres, tables=False) as place:
+        first = place.first_facts()
+        assert first["admin_username"] == "admin" and first["username"] == "demo"
+        assert all(first[name] for name in ("admin_password", "password", "token"))
+        assert place.hub.call(first_data.list_accounts) == ["admin", "demo"]
+        exported = place.hub.call(first_data.export)
+        assert "- name: calculate_sum" in exported and "user: demo" in exported
+        assert place.first_facts() == {**first, "admin_password": None, "password": None, "token": None}
+        assert place.hub.call(first_data.export) == exported
+        assert IN_USE not in place.quickstart()
 
 
-def test_imported_tools_get_an_administrator_and_no_example(place: Place) -> None:
-    place.manage("migrate")
-    place.manage("shell", "--no-imports", "-c", ADD_TOOL)
-    said = place.manage("quickstart", "--no-serve")
-    assert IN_USE in said and "createsuperuser" not in said and "admin / " in said and "thp_" not in said
-    assert place.list_accounts() == ["admin"]
-    assert "calculate_sum" not in place.manage("exporttools").replace("function: calculate_sum", "")
+@on_both
+def test_a_database_with_accounts_gets_no_account_and_no_example(postgres: bool) -> None:
+    with placed(postgres, tables=True) as place:
+        place.hub.call(first_data.add_account)
+        as_json = place.quickstart("--json")
+        facts = json.loads(as_json.splitlines()[0])
+        names = ("admin_username", "admin_password", "username", "password", "token")
+        assert {facts[name] for name in names} == {None}
+        assert place.hub.call(first_data.list_accounts) == ["alice"]
+        assert "calculate_sum" not in place.hub.call(first_data.export)
+        for said in (as_json, place.quickstart()):
+            assert IN_USE in said and "python manage.py createsuperuser" in said
+            assert "thp_" not in said and "demo /" not in said and "admin /" not in said
 
 
-def test_a_demo_user_that_was_removed_does_not_come_back(place: Place) -> None:
-    place.quickstart()
-    place.manage("shell", "--no-imports", "-c", REMOVE_DEMO)
-    facts = place.quickstart()
-    assert facts["admin_username"] == "admin" and facts["username"] is facts["token"] is None
-    assert place.list_accounts() == ["admin"]
+@on_both
+def test_imported_tools_get_an_administrator_and_no_example(postgres: bool) -> None:
+    with placed(postgres, tables=True) as place:
+        place.hub.call(first_data.add_tool)
+        said = place.quickstart()
+        assert IN_USE in said and "createsuperuser" not in said and "admin / " in said and "thp_" not in said
+        assert place.hub.call(first_data.list_accounts) == ["admin"]
+        assert "calculate_sum" not in place.hub.call(first_data.export).replace("function: calculate_sum", "")
+
+
+@on_both
+def test_a_demo_user_that_was_removed_does_not_come_back(postgres: bool) -> None:
+    with placed(postgres, tables=False) as place:
+        place.quickstart()
+        place.hub.call(first_data.remove_demo_user)
+        facts = place.first_facts()
+        assert facts["admin_username"] == "admin" and facts["username"] is facts["token"] is None
+        assert place.hub.call(first_data.list_accounts) == ["admin"]
 
 
 @pytest.mark.parametrize("command", [("quickstart", "--no-serve"), ("serve", "--port", "0")], ids=lambda one: one[0])

@@ -19,10 +19,13 @@ from audit.queries import rollups, text_index
 from catalog.policy import snapshot
 from tests.bench import estate, visits
 
-pytestmark = pytest.mark.django_db(transaction=True)  # inside a transaction the snapshot is read for every page
+# Inside a transaction the snapshot is read for every page. Rows are numbered from 1: the numbers of earlier tests would
+# make the pages longer, by more or less.
+pytestmark = pytest.mark.django_db(transaction=True, reset_sequences=True)
 
-MAX_PAGE_BYTES = 300_000
-MAX_QUERIES = 68
+MAX_PAGE_BYTES = 320_000
+"""The page of a tool is the largest: a few grants and limits with all their fields."""
+MAX_QUERIES = 69
 """The page on which a user is deleted asks every table that has rows of users, once or twice."""
 MAX_EXTRA_QUERIES = {"/history/": 30, "/change/": 12}
 """For the few rows that these show at a time: two queries of a version, and one of whatever a grant or limit names."""

@@ -8,13 +8,14 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.utils import timezone
 
 from catalog.models import Flag, Grant, Tool
 from tests import factories
 from toolhub.access.models import AccessToken
+from toolhub.pages import view_as
 
 pytestmark = pytest.mark.django_db
 LOADING_QUERIES = 18
@@ -78,11 +79,9 @@ def test_rules_and_limits_are_in_the_language_of_the_page(browser: Client, alice
     assert read_rows(chinese, user="alice") == {"calculate_sum": (True, said)}
     assert read_rows(browser, user="alice") == {"calculate_sum": (True, str(allowed))}
     assert "<div>工具 calculate_sum" in open_view_as(chinese, user="alice", show="grants")
-    assert f"速率限制 {limit.pk}：工具 calculate_sum，每位用户，5/m" in open_view_as(
-        chinese, user="alice", show="limits"
-    )
+    assert f"限制 {limit.pk}：工具 calculate_sum，每位用户，5/m" in open_view_as(chinese, user="alice", show="limits")
     page = chinese.get(f"/admin/access/tool/{tool.pk}/").content.decode()
-    assert said in page and f"速率限制 {limit.pk}：" in page
+    assert said in page and f"限制 {limit.pk}：" in page
     assert f'2 位用户里有 1 位可以访问 <a href="/admin/catalog/tool/{tool.pk}/change/">calculate_sum</a>。' in page
 
 
@@ -188,8 +187,33 @@ def test_the_limits_show_the_remaining_calls_and_count_nothing(browser: Client, 
     factories.limit("7/m", user=bob)
     for _ in range(3):
         page = open_view_as(browser, user="alice", show="limits")
-    assert "5 / 5" in page
+    assert "5 of 5 left" in page and "at most 5 calls a minute" in page
     assert "7/m" not in page
+
+
+def test_the_limits_tell_what_is_left_by_measure(browser: Client, alice: User) -> None:
+    factories.grant(alice, factories.make_tool())
+    factories.make_group("analysts", [alice])
+    factories.limit("1000/month", measure="cost", zone="Europe/Berlin")
+    factories.limit("3", measure="running")
+    factories.limit("5/10m", measure="repeats")
+    page = open_view_as(browser, user="alice", show="limits")
+    assert "1,000 of 1,000 cost units left" in page and "3 of 3 may start now" in page
+    assert "the same call at most 5 times within 10 minutes" in page
+    assert page.count("Counted for each client and tool") == 1
+    assert "counters of limits are unavailable" not in page
+
+
+def test_cost_units_that_are_left_are_hidden_from_who_may_not_read_calls(alice: User) -> None:
+    factories.limit("1000/month", measure="cost")
+    factories.limit("5/m")
+    names = [name.rpartition(".")[2] for name in view_as.REQUIRED_PERMISSIONS]
+    reader = User.objects.create_user("reader", is_staff=True)
+    reader.user_permissions.set(Permission.objects.filter(codename__in=names))
+    client = Client()
+    client.force_login(reader)
+    page = open_view_as(client, user="alice", show="limits")
+    assert "1,000 of 1,000" not in page and "you may not read calls" in page and "5 of 5 left" in page
 
 
 def test_the_grants_show_their_subject_and_whether_they_are_in_force(browser: Client, alice: User) -> None:

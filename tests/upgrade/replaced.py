@@ -24,6 +24,17 @@ def forget_squashed() -> None:
         MigrationRecorder(connection).record_unapplied(app, name)
 
 
+def remember_retired() -> None:
+    """Note the squashed migrations of earlier versions, as they did."""
+    from django.db import connection
+    from django.db.migrations.recorder import MigrationRecorder
+
+    from toolhub.management.database import RETIRED
+
+    for app, name in RETIRED:
+        MigrationRecorder(connection).record_applied(app, name)
+
+
 def make_connections() -> None:
     """Make the two tables that the first migration of `oauth` made, until the second did."""
     from django.db import connection

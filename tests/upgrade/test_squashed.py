@@ -30,13 +30,17 @@ HALFWAY = {
     ids=["sqlite", "pg"],
 )
 def halfway(request: pytest.FixtureRequest) -> Iterator[Hub]:
-    """A database that stopped halfway through the replaced migrations, and was then migrated to the end."""
+    """A database that stopped halfway through the replaced migrations, and was then migrated to the end.
+
+    It also has the names of squashed migrations that are no longer there.
+    """
     hub = Hub(postgres=request.param, tables=False)
     try:
         hub.prepare()
         Path(hub.environment()["TOOLHUB_DATA_DIR"]).mkdir(mode=0o700, parents=True, exist_ok=True)
         hub.call(replaced.migrate, migrations=HALFWAY)
         hub.call(replaced.make_connections)
+        hub.call(replaced.remember_retired)
         hub.manage("migrate", "--verbosity", "0")
         yield hub
     finally:

@@ -97,7 +97,7 @@ def test_a_malformed_envelope_is_invalid_params(meta: dict[str, Any]) -> None:
         (headers("resources/read"), request("resources/read", uri="a://b")),
         (headers("resources/read", "a://c"), request("resources/read", uri="a://b")),
         (headers("tasks/get", "1"), request("tasks/get", taskId="2")),
-        (headers("tasks/update"), request("tasks/update", taskId="2")),
+        (headers("tasks/update", ""), request("tasks/update", taskId="2")),
         (headers("tasks/cancel", "1"), request("tasks/cancel", taskId="2")),
         (headers(name="=?base64?dA?="), request(name="t")),
         (headers(name="=?base64?dA=?="), request(name="t")),
@@ -111,6 +111,11 @@ def test_a_malformed_envelope_is_invalid_params(meta: dict[str, Any]) -> None:
 )
 def test_a_header_that_does_not_match_the_body_is_a_mismatch(head: dict[str, str], asked: Request) -> None:
     assert get_error(head, asked).code == HEADER_MISMATCH
+
+
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
+def test_clients_that_leave_out_the_name_of_a_task_are_understood(method: str) -> None:
+    assert envelope.check(headers(method), request(method, taskId="2"), MODERN).revision == NOW
 
 
 @pytest.mark.parametrize(

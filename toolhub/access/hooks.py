@@ -142,7 +142,7 @@ class Hooks:
     reaches_more: Callable[[int, int], bool] = _no_difference
     """Whether the first user is granted something that the second is not, or the second is denied more."""
     groups_with_access: Callable[[frozenset[int]], frozenset[int]] = _no_groups
-    """Those of the groups (primary keys) that have grants or rate limits."""
+    """Those of the groups (primary keys) that have grants or limits."""
     group_losses: Callable[[Collection[int], Any], str] = _no_loss
     """A sentence about what is lost without these groups (primary keys), for the user who would delete them."""
     approves_more: Callable[[int, int], bool] = _no_difference

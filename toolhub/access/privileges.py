@@ -89,7 +89,7 @@ def may_take_over(actor: User, user: User) -> bool:
 def find_reserved_groups(actor: User, group_ids: Iterable[int]) -> list[Group]:
     """Return those of the groups whose members the actor may not choose.
 
-    They hold a permission that the actor lacks, they have grants or rate limits and the actor may not change grants, or
+    They hold a permission that the actor lacks, they have grants or limits and the actor may not change grants, or
     their members approve calls and the actor may not change approval rules.
     """
     ids = set(group_ids)

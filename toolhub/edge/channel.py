@@ -350,6 +350,14 @@ class EdgeChannel(HTTPChannel):
         self.transport.resumeProducing()
         self.transport.loseWriteConnection()
 
+    def has_unread(self) -> bool:
+        """Return whether the client has sent something that this process has not read yet."""
+        try:
+            waiting = fcntl.ioctl(self.transport.fileno(), termios.FIONREAD, b"\0\0\0\0")
+        except (OSError, ValueError):  # closed meanwhile
+            return False
+        return bool(struct.unpack("i", waiting)[0])
+
     def evict(self) -> None:
         """Close at once: another connection needs the place."""
         if self.phase is Phase.IDLE and not self._count_buffered_bytes():

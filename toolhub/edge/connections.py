@@ -70,7 +70,8 @@ its answer not be written: in a flood, each new connection would end the one bef
 
 NEED_OF_YOUNG = {Phase.CLOSING: 4, Phase.HEADERS: 5, Phase.IDLE: 6, Phase.FRESH: 6}
 """How much young connections are needed, beside the phases of older ones up to HEADERS."""
-NEED_OF_BODY = 7
+NEED_OF_ASKING, NEED_OF_BODY = 7, 8
+"""Of new connections whose request has come and is not read yet, and of those whose body is arriving."""
 
 
 class Connection(Protocol):
@@ -92,6 +93,8 @@ class Connection(Protocol):
 
     def refuse(self, reason: str) -> None: ...
 
+    def has_unread(self) -> bool: ...
+
     def evict(self) -> None: ...
 
     def begin(self) -> None: ...
@@ -107,6 +110,11 @@ MAX_KNOWN_BYTES = 256
 """Longer headers about a client are read each time: those that are known take memory."""
 
 
+def _is_asking(connection: Connection) -> bool:
+    """Return whether it has asked for something that this process, being busy, has not read yet."""
+    return connection.phase is Phase.FRESH and connection.has_unread()
+
+
 def _sort(connections: Iterable[Connection], young: float) -> list[Connection]:
     """Return those that may make room, the one that is needed least first; `young` wait since then or later."""
 
@@ -114,6 +122,8 @@ def _sort(connections: Iterable[Connection], young: float) -> list[Connection]:
         phase, since = one.phase, one.waiting_since
         if phase is Phase.BODY:
             return NEED_OF_BODY, since
+        if _is_asking(one):
+            return NEED_OF_ASKING, since
         return phase if since < young else NEED_OF_YOUNG[phase], since
 
     return sorted((one for one in connections if one.phase <= LAST_EVICTABLE), key=need)
@@ -167,7 +177,7 @@ class Connections:
         """Those without headers, the oldest first: a flood of new connections must not look at all the others."""
         self._over_limit: OrderedDict[Connection, None] = OrderedDict()
         self.held_bytes = 0
-        self._victims: dict[str | None, list[tuple[Connection, Phase, float]]] = {}
+        self._victims: dict[str | None, list[tuple[Connection, Phase, float, bool]]] = {}
         """Those that may make room in a group (None: of all), as they were when these were sorted, since the last
         sweep; the last one is needed least."""
         self._discarded_bytes = 0
@@ -321,7 +331,7 @@ class Connections:
         fresh = self._fresh if group is None else self._fresh_by_address.get(group, {})
         young = time.monotonic() - YOUNG_SECONDS
         found = next(iter(fresh), None)
-        if found is None or found.waiting_since >= young:
+        if found is None or found.waiting_since >= young or _is_asking(found):
             found = self._next_victim(group, young)
         if found is None:
             return False
@@ -336,14 +346,15 @@ class Connections:
         victims = self._victims.setdefault(group, [])
         for _ in range(2):
             while victims:
-                found, phase, since = victims.pop()
-                if found in self.open and (found.phase, found.waiting_since) == (phase, since):
+                found, *before = victims.pop()
+                if found in self.open and [found.phase, found.waiting_since, _is_asking(found)] == before:
                     return found
             if group is None:
                 mine = [one for one in self.open if one not in self._over_limit]
             else:
                 mine = list(self.by_address.get(group, ()))
-            victims.extend((one, one.phase, one.waiting_since) for one in reversed(_sort(mine, young)))
+            worst = reversed(_sort(mine, young))
+            victims.extend((one, one.phase, one.waiting_since, _is_asking(one)) for one in worst)
         return None
 
     def _evict(self, connection: Connection) -> None:

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from toolhub.pages import backups, examples, jobs, next_steps, review, sessions, settings_table, trials, view_as
+from toolhub.pages import (
+    backups,
+    examples,
+    jobs,
+    next_steps,
+    review,
+    rule_examples,
+    sessions,
+    settings_table,
+    trials,
+    view_as,
+)
 from toolhub.pages.access import bulk, give_form, group, imports, matrix, remedy_changes, revocation, tool, toolset
 from toolhub.pages.health import views
 from toolhub.pages.inbox import reported_calls, request_page, request_queue
@@ -49,6 +60,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("requests/calls/<int:pk>/", reported_calls.report, name="report"),
     path("requests/calls/<int:pk>/close/", reported_calls.close, name="report-close"),
     path("trials/", trials.trials, name="trials"),
+    path("rule-examples/", rule_examples.rule_examples, name="rule-examples"),
     path("view-as/", view_as.view_as, name="view-as"),
     path("examples/grant/", examples.grant_examples, name="grant-examples"),
     path("checklist/hide/", next_steps.hide, name="checklist-hide"),

@@ -26,6 +26,7 @@ TRANSLATED_NAMES = frozenset(
         gettext_noop("End expired approvals"),
         gettext_noop("Remove expired tasks"),
         gettext_noop("Remove expired results"),
+        gettext_noop("Remove past quotas"),
         gettext_noop("Remove expired connections of apps"),
         gettext_noop("Send mail"),
         gettext_noop("Return free memory"),

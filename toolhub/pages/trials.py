@@ -153,7 +153,7 @@ def _list_rows(kinds: Iterable[str]) -> list[tuple[str, Any]]:
 
 def _list_starts(request: HttpRequest, kinds: Iterable[str]) -> list[tuple[str, str]]:
     """Return (text, address) of the forms in which the viewer may begin a trial."""
-    texts = {"grant": _("Try a grant"), "limit": _("Try a rate limit"), "approval_rule": _("Try an approval rule")}
+    texts = {"grant": _("Try a grant"), "limit": _("Try a limit"), "approval_rule": _("Try an approval rule")}
     names = {kind: MODELS[kind]._meta.model_name for kind in kinds}
     return [
         (texts[kind], f"{reverse(f'admin:catalog_{name}_add')}?trial=1")

@@ -25,8 +25,10 @@ from django.views.decorators.http import require_safe
 
 from audit import local_time
 from audit.types import Credential
+from catalog.admin.limit_usage import hides_numbers
+from catalog.metering import limits
 from catalog.models import Grant
-from catalog.policy import limits, messages, rules, snapshot, visibility
+from catalog.policy import messages, rules, snapshot, visibility
 from catalog.policy.definitions import LimitRule, Snapshot
 from catalog.policy.rules import Requester, Visible
 from toolhub.access.models import AccessToken
@@ -180,7 +182,7 @@ def _page_context(
         "resource": _("Resources"),
         "prompt": _("Prompts"),
         "grants": _("Grants"),
-        "limits": _("Rate limits"),
+        "limits": _("Limits"),
     }
     shown: dict[str, Any] = {
         "counts": counts,
@@ -214,7 +216,7 @@ def _page_context(
         fitting = [rule for rule, text in labelled if all(word in f"{text} {rule.rule}".lower() for word in words)]
         pages = Paginator(fitting, ROWS_PER_PAGE).get_page(number)
         shown["rows"] = [
-            (messages.translate(rule.rule), rule.rate, remaining, _limit_link(rule))
+            (messages.translate(rule.rule), rule, remaining, _limit_link(rule), hides_numbers(request, rule.measure))
             for rule, remaining in limits.remaining_of_rules(credential, list(pages))
         ]
     shown["page"] = pages

@@ -38,7 +38,7 @@ Handler = Callable[[jsonrpc.Request, Peer, Outlet, ServerRole], Awaitable[dict[s
 
 
 def _limited(method: str, handler: Handler) -> Handler:
-    """Return a handler that first counts the request against the rate limits of its method."""
+    """Return a handler that first counts the request against the limits of its method."""
 
     async def count_and_handle(
         request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole

@@ -1,6 +1,6 @@
 """How often one user may ask for what is not a call, and how many refused calls get entries of their own in the log.
 
-Calls have the rate limits of their tools, and so many may run at one time. Lists, completion and questions about tasks
+Calls have the limits of their tools, and so many may run at one time. Lists, completion and questions about tasks
 cost the process as much as a small call, and nothing else bounds them.
 """
 

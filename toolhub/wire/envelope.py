@@ -27,13 +27,21 @@ VERSION_HEADER: Final = "mcp-protocol-version"
 METHOD_HEADER: Final = "mcp-method"
 NAME_HEADER: Final = "mcp-name"
 
+TASK_MEMBER: Final = "taskId"
+"""Names the task of a request. Mcp-Name may be missing where it would mirror this member.
+
+The tasks extension (SEP-2663, "Routing Headers") asks clients for the header so that intermediaries find the server
+that has the task; here every worker has it. It asks nothing of servers, and real clients leave it out, such as the
+Inspector and FastMCP's client for tasks: they would take a call for failed that goes on, and runs once it is approved.
+A value that differs is a mismatch like any other.
+"""
 NAME_MEMBERS: Final = {
     "tools/call": "name",
     "prompts/get": "name",
     "resources/read": "uri",
-    "tasks/get": "taskId",
-    "tasks/update": "taskId",
-    "tasks/cancel": "taskId",
+    "tasks/get": TASK_MEMBER,
+    "tasks/update": TASK_MEMBER,
+    "tasks/cancel": TASK_MEMBER,
 }
 """The member of `params` that Mcp-Name mirrors, by method."""
 
@@ -94,6 +102,8 @@ def _check_headers(headers: Mapping[str, str], request: Request, revision: str) 
     if type(expected) is not str:
         return  # the method itself reports the problem of its parameter
     name = headers.get(NAME_HEADER)
+    if name is None and member == TASK_MEMBER:
+        return
     if name is None or decode_value(name) != expected:
         raise _mismatch("Mcp-Name", f"`params.{member}`", name is not None)
 

@@ -12,6 +12,7 @@ OWN_PREFIX: Final = "dev.toolhub/"
 CALL_ID: Final = f"{OWN_PREFIX}callId"
 PROBLEMS: Final = f"{OWN_PREFIX}problems"
 APPROVAL: Final = f"{OWN_PREFIX}approval"
+LIMITS: Final = f"{OWN_PREFIX}limits"
 RETRY_AFTER: Final = f"{OWN_PREFIX}retryAfterSeconds"
 
 MAX_KEY_CHARACTERS: Final = 300

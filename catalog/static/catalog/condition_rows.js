@@ -7,18 +7,20 @@ import { checkboxes, labelled, RuleRows } from "./rule_rows.js";
 const OPERATORS = {
   equals: gettext("is"), one_of: gettext("is one of"), not_one_of: gettext("is none of"), range: gettext("is in the range"),
   prefix: gettext("begins with"), pattern: gettext("matches the pattern"), length: gettext("has the length"),
-  belongs_to: gettext("is in the list"), fixed: gettext("is always"),
+  belongs_to: gettext("is in the list"), fixed: gettext("is always"), only: gettext("are only"),
 };
 const OF_KINDS = {
   string: ["equals", "one_of", "not_one_of", "prefix", "pattern", "length", "belongs_to"],
   integer: ["equals", "one_of", "not_one_of", "range", "belongs_to"],
   number: ["equals", "one_of", "not_one_of", "range", "belongs_to"],
-  boolean: ["equals"], null: ["equals"], array: ["length"], object: [],
+  boolean: ["equals"], null: ["equals"], array: ["equals", "length"], object: ["equals"],
 };
 const OPERANDS = {
   equals: ["value"], fixed: ["value"], one_of: ["values"], not_one_of: ["values"], pattern: ["pattern"], prefix: ["prefix"],
   belongs_to: ["list"], range: ["minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"], length: ["minimum", "maximum"],
+  only: ["names"],
 };
+const ALL = "";  // the path of what is about all arguments together
 const isText = (value) => typeof value === "string" && !/[\r\n]/.test(value);
 const isPlain = (value) => isText(value) || typeof value === "boolean" || value === null || value instanceof Digits;
 
@@ -35,7 +37,8 @@ function fits(condition) {
     const value = condition.get(name);
     if (bounded) return value instanceof Digits || typeof value === "string";
     if (name === "values") return Array.isArray(value) && value.every((one) => isPlain(one) && one !== "");
-    return operator === "fixed" || (name === "value" ? isPlain(value) : isText(value));
+    if (name === "names") return Array.isArray(value) && value.every((one) => isText(one) && one !== "");
+    return name === "value" || isText(value);
   });
 }
 
@@ -91,13 +94,16 @@ export class ConditionRows extends RuleRows {
 
   empty() {
     const path = this.isComplete ? this.known.keys().next().value : "";
-    return new Map([["path", path], ["op", this.operators(this.kinds(path))[0]]]);
+    return new Map([["path", path], ["op", this.operators(path)[0]]]);
   }
 
   kinds(path) { return this.known.get(path)?.get("kinds") ?? []; }
 
-  operators(kinds) {
+  operators(path) {
+    if (path === ALL && this.isComplete) return ["only"];
+    const kinds = this.kinds(path);
     const fitting = kinds.length ? new Set([...kinds.flatMap((kind) => OF_KINDS[kind] ?? []), "fixed"]) : new Set(Object.keys(OPERATORS));
+    if (path !== ALL || this.fixesNothing) fitting.delete("only");
     if (this.fixesNothing) fitting.delete("fixed");
     return Object.keys(OPERATORS).filter((name) => fitting.has(name));
   }
@@ -105,16 +111,28 @@ export class ConditionRows extends RuleRows {
   drawRow(row) {
     row.rest = make("div", { class: "rule-rest" });
     this.drawRest(row);
-    return [labelled(gettext("Argument"), this.argument(row)), row.rest];
+    row.field = this.argument(row);
+    return [labelled(gettext("Argument"), row.field), row.rest];
+  }
+
+  // The names of the arguments that are in no other one.
+  names() {
+    const found = [...this.known.keys()].filter((path) => path.lastIndexOf("/") === 0);
+    return found.map((path) => path.slice(1).replaceAll("~1", "/").replaceAll("~0", "~"));
   }
 
   // What depends on the argument. Its own control stays: somebody may be typing the name of the next one.
   drawRest(row) {
     const { data } = row;
-    const operators = this.operators(this.kinds(data.get("path")));
+    const operators = this.operators(data.get("path"));
     if (!operators.includes(data.get("op"))) operators.push(data.get("op"));
     const operator = select(operators.map((name) => [name, OPERATORS[name]]), data.get("op"), {});
-    operator.addEventListener("change", () => { this.change(row, row.data.get("path"), operator.value); this.drawOperand(row); });
+    operator.addEventListener("change", () => {
+      const path = operator.value === "only" ? ALL : row.data.get("path");
+      if (path !== row.data.get("path")) row.field.value = path;
+      this.change(row, path, operator.value);
+      this.drawOperand(row);
+    });
     row.operand = make("div", { class: "rule-rest" });
     this.drawOperand(row);
     row.rest.replaceChildren(labelled(gettext("Operator"), operator), row.operand);
@@ -122,7 +140,7 @@ export class ConditionRows extends RuleRows {
 
   drawOperand(row) {
     const found = this.operand(row, this.kinds(row.data.get("path")));
-    if (row.data.get("op") !== "fixed") {
+    if (!["fixed", "only"].includes(row.data.get("op"))) {
       const optional = make("input", { type: "checkbox", checked: row.data.get("optional") === true });
       optional.addEventListener("change", () => this.set(row, "optional", optional.checked || undefined));
       found.push(make("label", { class: "tool-check rule-optional" }, optional, gettext("or is left out")));
@@ -134,7 +152,8 @@ export class ConditionRows extends RuleRows {
     const path = row.data.get("path");
     if (this.isComplete) {
       const options = [...this.known].map(([value, one]) => [value, one.get("title") ? `${one.get("name")} (${one.get("title")})` : one.get("name")]);
-      if (!this.known.has(path)) options.unshift([path, path || gettext("Choose…")]);
+      if (!this.fixesNothing || path === ALL) options.push([ALL, gettext("All arguments")]);
+      if (path !== ALL && !this.known.has(path)) options.unshift([path, path]);
       const element = select(options, path, {});
       element.addEventListener("change", () => { this.change(row, element.value, row.data.get("op")); this.drawRest(row); });
       return element;
@@ -142,20 +161,25 @@ export class ConditionRows extends RuleRows {
     const list = make("datalist", { id: fresh("arguments") }, ...[...this.known.keys()].map((value) => make("option", { value })));
     this.root.append(list);
     const element = input({ value: path, list: list.id, spellcheck: "false", placeholder: "/region" });
-    element.addEventListener("input", () => this.set(row, "path", pointer(element.value.trim())));
+    element.addEventListener("input", () => {
+      const written = pointer(element.value.trim());
+      if (row.data.get("op") !== "only" || written === ALL) this.set(row, "path", written);
+      else { this.change(row, written, "only"); this.drawRest(row); }
+    });
     return element;
   }
 
   // Another argument or operator: what still fits is kept.
   change(row, path, operator) {
     const before = row.data;
-    const fitting = this.operators(this.kinds(path));
+    const fitting = this.operators(path);
     const next = path !== before.get("path") && !fitting.includes(operator) ? fitting[0] : operator;
     row.data = new Map([["path", path], ["op", next]]);
     const carried = path === before.get("path") || !this.known.get(path)?.has("choices");
     for (const name of OPERANDS[next]) if (carried && before.has(name)) row.data.set(name, before.get(name));
-    if (carried && next.endsWith("one_of") && before.has("value")) row.data.set("values", [before.get("value")]);
-    if (before.get("optional") && next !== "fixed") row.data.set("optional", true);
+    if (next === "only" && !before.has("names")) row.data.set("names", this.names());
+    if (carried && next.endsWith("one_of") && isPlain(before.get("value"))) row.data.set("values", [before.get("value")]);
+    if (before.get("optional") && !["fixed", "only"].includes(next)) row.data.set("optional", true);
     this.write();
   }
 
@@ -173,6 +197,7 @@ export class ConditionRows extends RuleRows {
       case "equals": case "fixed": return [this.value(row, kinds)];
       case "one_of": case "not_one_of": return [this.values(row, kinds)];
       case "belongs_to": return [this.list(row)];
+      case "only": return [this.onlyNames(row)];
       case "range": return [
         this.bound(row, gettext("Lower bound"), [["minimum", gettext("at least")], ["exclusiveMinimum", gettext("more than")]]),
         this.bound(row, gettext("Upper bound"), [["maximum", gettext("at most")], ["exclusiveMaximum", gettext("less than")]]),
@@ -190,7 +215,7 @@ export class ConditionRows extends RuleRows {
     const current = row.data.get("value");
     const offered = this.known.get(row.data.get("path"))?.get("choices") ?? (kinds.length === 1 && kinds[0] === "boolean" ? [true, false] : null);
     if (offered) return labelled(gettext("Value"), this.choice(offered, current, (value) => this.set(row, "value", value)));
-    const long = row.data.get("op") === "fixed" && (kinds.includes("array") || kinds.includes("object") || !isPlain(current ?? ""));
+    const long = kinds.includes("array") || kinds.includes("object") || !isPlain(current ?? "");
     const attributes = { spellcheck: "false", value: current === undefined ? "" : shown(current, kinds) };
     const element = long ? area({ ...attributes, class: "tool-input tool-code" }) : input(attributes);
     if (kinds.length && kinds.every((kind) => kind === "integer" || kind === "number")) element.inputMode = "decimal";
@@ -222,6 +247,12 @@ export class ConditionRows extends RuleRows {
     element.value = current.map((one) => shown(one, kinds)).join("\n");
     element.addEventListener("input", () => change(element.value.split("\n").filter((line) => line.trim()).map((line) => read(line, kinds))));
     return labelled(gettext("Values, one on each line"), element, { class: "rule-field rule-wide" });
+  }
+
+  onlyNames(row) {
+    const element = area({ spellcheck: "false", placeholder: gettext("No arguments"), value: (row.data.get("names") ?? []).join("\n") });
+    element.addEventListener("input", () => this.set(row, "names", element.value.split("\n").filter((line) => line)));
+    return labelled(gettext("Names, one on each line"), element, { class: "rule-field rule-wide" });
   }
 
   list(row) {

@@ -2,6 +2,7 @@
 // client will see while somebody types. Without this script the page is one long form with JSON in text areas.
 // The page loads admin/jsi18n/ before: gettext and interpolate, with the texts of djangojs.po.
 
+import { suggestArguments } from "./cost_argument.js";
 import { button, make } from "./page_parts.js";
 import { SchemaTable } from "./schema_table.js";
 import { SettingsForm } from "./settings_form.js";
@@ -61,6 +62,7 @@ open(refused >= 0 ? refused : named < sections.length ? named : 0, false);
 
 const tables = {};
 for (const name of ["input_schema", "output_schema"]) tables[name] = new SchemaTable(field(name));
+suggestArguments(field("cost_argument"), field("input_schema"));
 const settings = new SettingsForm(field("settings"), data);
 const runner = field("runner");
 settings.use(runner.value);

@@ -132,7 +132,7 @@ def test_a_grant_that_was_restricted_since_is_kept_as_well(
         decisions.undo(made.pk)
 
 
-LATER = {"conditions", "windows", "flags", "trial", "trial_since", "replaces_id"}
+LATER = {"conditions", "windows", "flags", "trial", "trial_since", "replaces_id", "skips_approval"}
 
 
 def test_an_approval_from_before_grants_had_conditions_can_be_undone(charlie: User, numbers: Toolset) -> None:

@@ -347,6 +347,7 @@ def test_the_clients_answer_counts_where_every_rule_and_the_tool_let_it(
         {"conditions": [{"path": "/region", "op": "nothing", "value": 1}]},
         {"conditions": {"path": "/region"}},
         {"conditions": [{**EMEA, "op": "fixed"}]},
+        {"conditions": [{"path": "", "op": "only", "names": ["region"]}]},
         {"conditions": [{"path": "region", "op": "equals", "value": "emea"}]},
         {"conditions": [{**OURS, "list": "a list that is gone"}]},
         {"windows": [{"days": ["someday"], "from": "09:00", "to": "10:00", "zone": "UTC"}]},

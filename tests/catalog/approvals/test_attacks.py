@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -1315,9 +1316,9 @@ async def test_the_inbox_of_the_approver_keeps_evil_arguments_as_canonical_json(
 
 
 @pytest.mark.postgres
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)  # 260 tests one after the other, which take eight minutes on a busy machine
 def test_on_postgresql_they_are_denied_too() -> None:
-    """The tests above, in a process of its own whose database is on PostgreSQL."""
+    """The tests above and those of lasting grants, in a process of its own whose database is on PostgreSQL."""
     postgres("SELECT 1")  # skips without a server
     plain = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     name = f"attacks_{secrets.token_hex(4)}"
@@ -1325,12 +1326,12 @@ def test_on_postgresql_they_are_denied_too() -> None:
     options = ["-n", "0", "-k", "not postgresql", "-p", "no:cacheprovider", "--reuse-db"]
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", __file__, *options],
+            [sys.executable, "-m", "pytest", __file__, str(Path(__file__).with_name("test_lasting.py")), *options],
             env={**plain, "TOOLHUB_TEST_DATABASE_URL": f"{POSTGRES}/{name}"},
             cwd=ROOT,
             capture_output=True,
             text=True,
-            timeout=850,
+            timeout=1750,
         )
     finally:
         postgres(f'DROP DATABASE IF EXISTS "test_{name}" WITH (FORCE)')

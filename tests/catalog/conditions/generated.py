@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from catalog.conditions import definitions, mistakes
 from catalog.conditions.definitions import Condition
+from catalog.schemas import defaults
 
 NAMES = ("a", "b", "c")
 TEXTS = ("x", "xy", "y", "", "a.b", "7")
@@ -150,9 +151,14 @@ def paths(draw: st.DrawFn, schema: dict[str, Any]) -> str:
 
 
 @st.composite
-def conditions(draw: st.DrawFn, schema: dict[str, Any], *, with_fixed: bool = True) -> Condition | None:
+def conditions(
+    draw: st.DrawFn, schema: dict[str, Any], *, with_fixed: bool = True, with_only: bool = True
+) -> Condition | None:
     """A condition; None where the drawn one is a mistake."""
-    operators = [name for name in definitions.OPERATORS if with_fixed or name != "fixed"]
+    if with_only and draw(st.integers(0, 5)) == 0:
+        names = draw(st.lists(st.sampled_from([*NAMES, *NAMES, "other"]), unique=True, max_size=4))
+        return definitions.parse([{"path": "", "op": "only", "names": names}])[0]
+    operators = [name for name in definitions.OPERATORS if name != "only" and (with_fixed or name != "fixed")]
     path = draw(paths(schema))
     part = next((part for place, part in places(schema, schema) if place == path), None)
     kinds = str(part.get("type") if isinstance(part, dict) else "")
@@ -163,8 +169,10 @@ def conditions(draw: st.DrawFn, schema: dict[str, Any], *, with_fixed: bool = Tr
     operator = draw(st.sampled_from(operators))
     data: dict[str, Any] = {"path": path, "op": operator}
     match operator:
-        case "equals" | "fixed":
-            data["value"] = draw(st.sampled_from(SCALARS))
+        case "equals":
+            data["value"] = draw(st.one_of(st.sampled_from(SCALARS), structures(part, schema)))
+        case "fixed":
+            data["value"] = draw(st.one_of(st.sampled_from(SCALARS), structures(part, schema)))
         case "one_of" | "not_one_of":
             data["values"] = draw(st.lists(st.sampled_from(SCALARS), min_size=1, max_size=4))
         case "pattern":
@@ -188,6 +196,16 @@ def conditions(draw: st.DrawFn, schema: dict[str, Any], *, with_fixed: bool = Tr
         return definitions.parse([data])[0]
     except mistakes.ConditionError:
         return None
+
+
+@st.composite
+def structures(draw: st.DrawFn, part: Any, root: dict[str, Any]) -> Any:
+    """A list or an object that often fits this part of a schema, or is what its defaults fill in."""
+    found = draw(values(part, root))
+    if isinstance(found, dict) and isinstance(part, dict):
+        fill = defaults.compile_fill({**part, "$defs": root["$defs"]}) or dict
+        return fill(found) if draw(st.booleans()) else dict(reversed(found.items()))
+    return found if isinstance(found, list) else draw(st.sampled_from([{}, [], {"a": "x"}, {"a": 1.0}, [True], [None]]))
 
 
 @st.composite

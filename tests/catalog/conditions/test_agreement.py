@@ -10,7 +10,7 @@ from django.core.exceptions import ValidationError
 from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 
-from catalog.conditions.definitions import FIXED, Condition
+from catalog.conditions.definitions import FIXED, ONLY, Condition
 from catalog.conditions.forms import Accepted, Alternative, Denial, Form, Permission, Refused, Way
 from catalog.schemas import schema_rules, validator
 from tests.bounded import bounded
@@ -37,10 +37,13 @@ def form_of(
 
 
 def draw_conditions(
-    data: st.DataObject, schema: dict[str, Any], most: int, *, with_fixed: bool = True
+    data: st.DataObject, schema: dict[str, Any], most: int, *, with_fixed: bool = True, with_only: bool = True
 ) -> list[Condition]:
-    drawn = data.draw(st.lists(generated.conditions(schema, with_fixed=with_fixed), min_size=1, max_size=most))
-    found = [one for one in drawn if one is not None]
+    kind = generated.conditions(schema, with_fixed=with_fixed, with_only=with_only)
+    found = [one for one in data.draw(st.lists(kind, min_size=1, max_size=most)) if one is not None]
+    first = next((one.operator for one in found if one.operator in (FIXED, ONLY)), FIXED)
+    only = [one for one in found if one.operator == ONLY][:1] if first == ONLY else []
+    found = [one for one in found if one.operator != ONLY and (first == FIXED or one.operator != FIXED)] + only
     fixed = [one for one in found if one.operator == FIXED]
     kept = [
         one
@@ -117,7 +120,9 @@ def test_the_list_and_the_call_agree_on_a_grant_and_a_denial(data: st.DataObject
     schema = data.draw(generated.schemas())
     check = usable(schema)
     allowed = draw_conditions(data, schema, 2) if data.draw(st.booleans()) else []
-    denied = [draw_conditions(data, schema, 2, with_fixed=False) for _ in range(data.draw(st.integers(1, 2)))]
+    denied = [
+        draw_conditions(data, schema, 2, with_fixed=False, with_only=False) for _ in range(data.draw(st.integers(1, 2)))
+    ]
     check_agreement(form_of(schema, [allowed], denied), schema, check, data)
 
 
@@ -130,31 +135,40 @@ def test_the_list_and_the_call_agree_on_several_grants(data: st.DataObject) -> N
     check_agreement(form_of(schema, allowed), schema, check, data)
 
 
-def matches(steps: tuple[str | None, ...], value: Any, sent: Any, *, has_sent: bool = True) -> list[tuple[str, Any]]:
-    """Return what is at a path, for comparison written anew: ("value" or "filled", it), or why there is nothing."""
+def matches(
+    steps: tuple[str | None, ...], value: Any, sent: Any, *, has_sent: bool = True
+) -> list[tuple[str, Any, Any]]:
+    """Return what is at a path, for comparison written anew: ("value" or "filled", it, it as sent), or why nothing."""
     other = "other" if has_sent else "inside what was filled"
     if not steps:
-        return [("value", value)] if has_sent else [("filled", value)]
+        return [("value", value, sent)] if has_sent else [("filled", value, value)]
     step, rest = steps[0], steps[1:]
     if step is None:
         if not isinstance(value, list):
-            return [("null" if value is None else other, None)]
+            return [("null" if value is None else other, None, None)]
         return [
             one
             for n, item in enumerate(value)
             for one in matches(rest, item, sent[n] if has_sent else None, has_sent=has_sent)
         ]
     if not isinstance(value, dict):
-        return [("null" if value is None else other, None)]
+        return [("null" if value is None else other, None, None)]
     if step not in value:
-        return [("absent", None)]
+        return [("absent", None, None)]
     was_sent = has_sent and isinstance(sent, dict) and step in sent
     return matches(rest, value[step], sent[step] if was_sent else None, has_sent=was_sent)
 
 
+def is_structured(condition: Condition) -> bool:
+    return condition.operator == "equals" and isinstance(condition.value, list | dict)
+
+
 def is_allowed(condition: Condition, complete: Any, sent: Any) -> bool:
+    if condition.operator == ONLY:
+        return set(sent) <= set(condition.value)
     expects = condition.expectation(generated.LISTS).holds
-    for how, value in matches(condition.steps, complete, sent):
+    for how, filled, as_sent in matches(condition.steps, complete, sent):
+        value = as_sent if is_structured(condition) else filled
         left_out = how in ("absent", "null", "filled", "inside what was filled") or (how == "value" and value is None)
         if condition.is_optional and left_out:
             continue
@@ -165,8 +179,8 @@ def is_allowed(condition: Condition, complete: Any, sent: Any) -> bool:
 
 def is_denied(condition: Condition, complete: Any, sent: Any) -> bool:
     expects = condition.expectation(generated.LISTS).holds
-    for how, value in matches(condition.steps, complete, sent):
-        if how in ("value", "filled") and expects(value):
+    for how, value, as_sent in matches(condition.steps, complete, sent):
+        if how in ("value", "filled") and (expects(value) or (is_structured(condition) and expects(as_sent))):
             return True
         if condition.is_optional and (how not in ("value", "filled") or value is None):
             return True
@@ -179,7 +193,9 @@ def test_a_call_is_allowed_exactly_when_a_grant_allows_it_and_none_denies_it(dat
     schema = data.draw(generated.schemas())
     check = usable(schema)
     allows = [draw_conditions(data, schema, 2, with_fixed=False) for _ in range(data.draw(st.integers(1, 2)))]
-    denies = [draw_conditions(data, schema, 2, with_fixed=False) for _ in range(data.draw(st.integers(0, 2)))]
+    denies = [
+        draw_conditions(data, schema, 2, with_fixed=False, with_only=False) for _ in range(data.draw(st.integers(0, 2)))
+    ]
     form = form_of(schema, allows, denies)
     for _ in range(6):
         sent = data.draw(generated.objects(schema, schema))

@@ -17,6 +17,14 @@ from catalog.conditions.definitions import (
 from catalog.conditions.mistakes import ConditionError
 
 AT = {"path": "/a"}
+ONLY = {"path": "", "op": "only"}
+
+
+def nest(levels: int) -> Any:
+    value: Any = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
 
 
 @pytest.mark.parametrize(
@@ -50,7 +58,26 @@ AT = {"path": "/a"}
         ([{**AT, "op": "length", "minimum": 1.5}], "bound", 1),
         ([{**AT, "op": "length", "minimum": -1}], "length", 1),
         ([{**AT, "op": "length", "minimum": 0}], "length", 1),
-        ([{**AT, "op": "equals", "value": {}}], "scalar", 1),
+        ([{**AT, "op": "equals", "value": [1, 10**16]}], "large_number", 1),
+        ([{**AT, "op": "equals", "value": {"deep": [{"x": -(10**16)}]}}], "large_number", 1),
+        ([{**AT, "op": "equals", "value": ["x" * 501]}], "long_value", 1),
+        ([{**AT, "op": "equals", "value": {"x" * 501: 1}}], "long_value", 1),
+        ([{**AT, "op": "equals", "value": ["x" * 499] * 20}], "long_value", 1),
+        ([{**AT, "op": "equals", "value": nest(65)}], "deep_value", 1),
+        ([{**AT, "op": "equals", "value": nest(4_000)}], "deep_value", 1),
+        ([{**AT, "op": "one_of", "values": [{}]}], "scalar", 1),
+        ([{"path": "/a", "op": "only", "names": []}], "only_path", 1),
+        ([{**ONLY, "names": [], "optional": False}], "only_optional", 1),
+        ([{**ONLY, "names": [], "value": 1}], "member", 1),
+        ([ONLY], "no_operand", 1),
+        ([{**ONLY, "names": "a"}], "names", 1),
+        ([{**ONLY, "names": ["a", "a"]}], "names", 1),
+        ([{**ONLY, "names": [""]}], "names", 1),
+        ([{**ONLY, "names": [1]}], "names", 1),
+        ([{**ONLY, "names": ["x" * 501]}], "names", 1),
+        ([{**ONLY, "names": [str(number) for number in range(101)]}], "names", 1),
+        ([{**ONLY, "names": ["a"]}, {**ONLY, "names": ["b"]}], "only_twice", 2),
+        ([{**AT, "op": "fixed", "value": 1}, {**ONLY, "names": ["b"]}], "only_fixed", 2),
         ([{**AT, "op": "equals", "value": 10**16}], "large_number", 1),
         ([{**AT, "op": "equals", "value": "x" * 501}], "long_value", 1),
         ([{**AT, "op": "one_of", "values": []}], "values", 1),
@@ -79,8 +106,12 @@ def test_conditions_come_back_as_they_were_stored() -> None:
         {"path": "/repository", "op": "belongs_to", "list": "our repositories"},
         {"path": "/a~1b/~0c", "op": "pattern", "pattern": "^[a-z]+$"},
         {"path": "/options/dry_run", "op": "fixed", "value": {"deep": [1, None]}},
+        {"path": "/lines", "op": "equals", "value": [{"b": 1.5, "a": [None, True, {}]}]},
     ]
     assert [as_json(one) for one in parse(data)] == data
+    only = [{**ONLY, "names": ["b", "*", "a/b"]}, {"path": "/b", "op": "equals", "value": nest(64)}]
+    assert [as_json(one) for one in parse(only)] == only and parse(only)[0].steps == ()
+    assert as_json(parse([{**ONLY, "names": []}])[0]) == {**ONLY, "names": []}
 
 
 def test_a_path_is_a_json_pointer_with_a_star_for_every_item() -> None:

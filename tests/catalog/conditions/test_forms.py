@@ -251,3 +251,170 @@ def test_values_of_a_list_are_named_as_what_was_sent_is_written() -> None:
     found = Form(Permission.build([Alternative.of(1, condition, {"amounts": ("1", "2", "few")})], []), TICKET)
     assert shown(found, "amount")["enum"] == [1, 2]
     assert call(found, region="emea", amount=7) == 'argument "amount": expected one of 1, 2, got integer 7'
+
+
+# --- the only arguments -----------------------------------------------------------------------------------------------
+
+
+def only(*names: str) -> dict[str, Any]:
+    return {"path": "", "op": "only", "names": list(names)}
+
+
+def test_the_only_arguments_close_the_schema_and_another_one_is_unknown_even_with_null() -> None:
+    found = form([only("region", "amount", "note")])
+    assert found.is_exact and found.schema is not None
+    assert list(found.schema["properties"]) == ["region", "amount", "note"]
+    assert found.schema["additionalProperties"] is False and "propertyNames" not in found.schema
+    assert call(found, region="emea", amount=1) == {"region": "emea", "amount": 1}  # dry_run is filled in, not sent
+    message = 'argument "dry_run": is not known; expected one of "region", "amount", "note"'
+    assert call(found, region="emea", amount=1, dry_run=None) == (
+        'argument "dry_run": expected boolean, got null'  # the definition's own check comes first
+    )
+    assert call(found, region="emea", amount=1, dry_run=False) == message
+
+
+def test_arguments_that_the_schema_does_not_declare_are_refused_by_name() -> None:
+    schema = {"type": "object", "properties": {"a": {}, "b": {}}}
+    found = form([only("a", "other")], schema=schema)
+    assert found.schema == {"type": "object", "properties": {"a": {}}, "propertyNames": {"enum": ["a", "other"]}}
+    assert found.is_exact
+    for sent, allowed in (({"other": 1}, True), ({"b": None}, False), ({"third": 1}, False)):
+        assert isinstance(found.judge(sent, Check(schema)), Accepted) == allowed
+        assert (Check(found.schema)(sent) is None) == allowed
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {"patternProperties": {"^x": {"type": "integer"}}, "additionalProperties": False},
+        {"anyOf": [{"required": ["a"]}, {"properties": {"x1": {"type": "integer"}}}]},
+        {"allOf": [{"properties": {"x1": {"type": "integer"}}}], "unevaluatedProperties": False},
+        {"$ref": "#/$defs/Root", "$defs": {"Root": {"properties": {"x1": {"type": "integer"}}}}},
+        {"propertyNames": {"maxLength": 2}},
+    ],
+)
+def test_what_else_names_members_stays_beside_the_names(beside: dict[str, Any]) -> None:
+    schema = {"type": "object", "properties": {"a": {}, "b": {}}, **beside}
+    for names in (["a"], ["a", "x1"], []):
+        found = form([only(*names)], schema=schema)
+        assert found.is_exact and found.schema is not None
+        assert "b" not in found.schema["properties"]
+        for sent in ({}, {"a": 1}, {"x1": 1}, {"x1": "1"}, {"b": 1}, {"a": 1, "x1": 1}, {"a": 1, "x2": 1}):
+            verdict = isinstance(found.judge(sent, Check(schema)), Accepted)
+            assert verdict == (Check(schema)(sent) is None and sent.keys() <= set(names))
+            assert verdict == (Check(found.schema)(sent) is None), (names, sent, found.schema)
+
+
+def test_a_required_argument_that_is_not_named_allows_nothing() -> None:
+    assert form([only("region")]).schema is None
+    assert form([only("region")]).misfits[1].code == "impossible"
+    condition = {"path": "/repository", "op": "prefix", "prefix": "web-"}
+    assert form([condition, only("region", "amount")]).misfits[1].code == "impossible"
+    assert form([{**condition, "optional": True}, only("region", "amount")]).schema is not None
+
+
+def test_no_names_allow_a_call_without_arguments() -> None:
+    schema = {"type": "object", "properties": {"a": {"default": 1}}}
+    found = form([only()], schema=schema)
+    assert found.schema == {"type": "object", "properties": {}, "additionalProperties": False} and found.is_exact
+    assert isinstance(found.judge({}, Check(schema)), Accepted)
+    assert str(found.judge({"a": 1}, Check(schema)).problem) == 'argument "a": is not known; expected none'  # type: ignore[union-attr]
+
+
+def test_several_grants_with_only_arguments_show_them_all_and_the_call_decides() -> None:
+    schema = {"type": "object", "properties": {"a": {}, "b": {}, "c": {}}}
+    found = form([only("a")], [only("b")], schema=schema)
+    assert found.schema == {"type": "object", "properties": {"a": {}, "b": {}}, "additionalProperties": False}
+    assert not found.is_exact
+    assert isinstance(found.judge({"b": 1}, Check(schema)), Accepted)
+    assert isinstance(found.judge({"a": 1, "b": 1}, Check(schema)), Refused)
+    first, second = ({"path": "/a", "op": "equals", "value": number} for number in (1, 2))
+    apart = form([first, only("a", "b")], [second, only("a", "c")], schema=schema)
+    assert not apart.is_exact and isinstance(apart.judge({"a": 1, "c": 1}, Check(schema)), Refused)
+    open_one = form([only("a")], [{"path": "/c", "op": "equals", "value": 1}], schema=schema)
+    assert open_one.schema is not None and "b" in open_one.schema["properties"] and not open_one.is_exact
+
+
+def test_the_only_arguments_may_stand_beside_a_secret_one_and_name_it() -> None:
+    schema = {"type": "object", "properties": {"a": {}, "key": {"type": "string", "writeOnly": True}}}
+    found = form([only("a", "key")], schema=schema)
+    assert found.is_exact and isinstance(found.judge({"key": "x"}, Check(schema)), Accepted)
+    assert isinstance(form([only("a")], schema=schema).judge({"key": "x"}, Check(schema)), Refused)
+
+
+def test_completion_offers_nothing_for_an_argument_outside_the_names() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}}
+    found = form([only("a")], schema=schema)
+    assert found.may_send("a", "x") and not found.may_send("b", "x")
+    assert form([only("a")], [only("b")], schema=schema).may_send("b", "x")
+
+
+# --- lists and objects ------------------------------------------------------------------------------------------------
+
+PLACE = {
+    "type": "object",
+    "properties": {
+        "place": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}, "zone": {"type": "string", "default": "a"}},
+            "default": {"city": "Bern"},
+        },
+        "lines": {"type": "array", "items": {"type": "object"}},
+    },
+}
+
+
+def decide(found: Form, sent: dict[str, Any], schema: dict[str, Any] = PLACE) -> tuple[bool, bool]:
+    """Return whether a call is allowed, and whether the shown schema accepts it."""
+    shown_problem = Check(found.schema)(sent) if found.schema is not None else True
+    return isinstance(found.judge(sent, Check(schema)), Accepted), shown_problem is None
+
+
+def test_an_object_is_equal_in_any_order_and_by_json_as_it_was_sent() -> None:
+    equals = {"path": "/place", "op": "equals", "value": {"city": "Bern", "zone": "b"}}
+    found = form([equals], schema=PLACE)
+    assert found.is_exact and shown(found, "place") == {"type": "object", "enum": [equals["value"]]}
+    for place, allowed in (
+        ({"zone": "b", "city": "Bern"}, True), ({"city": "Bern"}, False),
+        ({"city": "Bern", "zone": "b", "more": None}, False), ([], False), (None, False),
+    ):  # fmt: skip
+        assert decide(found, {"place": place}) == (allowed, allowed)
+    numbers = form([{"path": "/lines", "op": "equals", "value": [{"n": 1}]}], schema=PLACE)
+    assert decide(numbers, {"lines": [{"n": 1.0}]}) == (True, True)
+    assert decide(numbers, {"lines": [{"n": True}]}) == (False, False)
+    assert decide(numbers, {"lines": [{"n": 1}, {"n": 1}]}) == (False, False)
+
+
+def test_an_allowed_object_is_not_what_defaults_make_of_what_was_sent() -> None:
+    complete = {"path": "/place", "op": "equals", "value": {"city": "Bern", "zone": "a"}}
+    found = form([complete], schema=PLACE)
+    assert decide(found, {"place": {"city": "Bern"}}) == (False, False)
+    assert decide(found, {"place": {"city": "Bern", "zone": "a"}}) == (True, True)
+    assert decide(found, {}) == (True, True)  # left out, it is what defaults make
+
+
+def test_a_denied_object_is_denied_as_sent_and_with_its_defaults() -> None:
+    for value in ({"city": "Bern"}, {"city": "Bern", "zone": "a"}):
+        found = form([], denies=[[{"path": "/place", "op": "equals", "value": value}]], schema=PLACE)
+        assert not found.is_exact
+        assert not decide(found, {"place": {"city": "Bern"}})[0]
+        assert decide(found, {"place": {"city": "Rome"}}) == (True, True)
+    assert not decide(found, {"place": {"city": "Bern", "zone": "a"}})[0]
+    assert not decide(found, {})[0]
+
+
+def test_a_denied_object_is_denied_with_its_fixed_values_too() -> None:
+    fixed = {"path": "/place/zone", "op": "fixed", "value": "b"}
+    for value in ({"city": "Bern"}, {"city": "Bern", "zone": "b"}):
+        found = form([fixed], denies=[[{"path": "/place", "op": "equals", "value": value}]], schema=PLACE)
+        assert not found.is_exact and not decide(found, {"place": {"city": "Bern"}})[0]
+        assert decide(found, {"place": {"city": "Rome"}}) == (True, True)
+
+
+def test_a_fixed_object_is_denied_with_the_defaults_that_are_filled_into_it() -> None:
+    fixed = {"path": "/place", "op": "fixed", "value": {"city": "Bern"}}
+    denied = {"path": "/place", "op": "equals", "value": {"city": "Bern", "zone": "a"}}
+    found = form([fixed], denies=[[denied]], schema=PLACE)
+    assert found.schema is None and found.misfits[1].code == "impossible"
+    zone = form([fixed], denies=[[{"path": "/place/zone", "op": "equals", "value": "a"}]], schema=PLACE)
+    assert zone.schema is None

@@ -122,7 +122,7 @@ def first_instant(zone: ZoneInfo, day: date, minutes: int) -> float:
     minutes=st.integers(0, 60 * 30),
 )  # fmt: skip
 def test_instants_are_those_of_a_clock_that_is_looked_at_every_minute(zone: str, day: date, minutes: int) -> None:
-    assert windows._instant(zone, day, minutes) == first_instant(ZoneInfo(zone), day, minutes)
+    assert windows.first_instant(zone, day, minutes) == first_instant(ZoneInfo(zone), day, minutes)
 
 
 @bounded

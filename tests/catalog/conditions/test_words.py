@@ -32,6 +32,11 @@ from catalog.conditions.mistakes import ConditionError
         ({"path": "/a", "op": "length", "maximum": 3},
          "a has at most 3 characters or items", "a 有至多 3 个字符或列表项"),
         ({"path": "/a", "op": "belongs_to", "list": "ours"}, "a is in the list “ours”", "a 在列表“ours”中"),
+        ({"path": "/lines", "op": "equals", "value": [{"sku": "é", "n": [1, None]}]},
+         'lines is [{"sku": "é", "n": [1, null]}]', 'lines 为 [{"sku": "é", "n": [1, null]}]'),
+        ({"path": "", "op": "only", "names": ["path", "force"]},
+         "no other arguments than path, force", "除 path, force 外没有其他参数"),
+        ({"path": "", "op": "only", "names": []}, "no arguments", "没有参数"),
         ({"path": "/o/dry", "op": "fixed", "value": True}, "o.dry is always true", "o.dry 始终为 true"),
     ],
 )  # fmt: skip

@@ -61,6 +61,7 @@ def call(ago: float = 60.0, user: int | None = ALICE, tool: Any = ONE, /, argume
     """A call so many seconds ago, not saved; arguments that are a text are logged as they are."""
     text = arguments if isinstance(arguments, str) else json.dumps({} if arguments is None else arguments)
     values = {"target_id": tool.id, "name": getattr(tool, "uri", tool.name), "username": f"user{user}"}
+    values["credential_id"] = f"token:{user}"
     number = call.number = getattr(call, "number", 0) + 1  # type: ignore[attr-defined]  # ids differ
     started = timezone.now() - timedelta(seconds=ago)
     return build_call(number, started_at=started, user_id=user, arguments=text, **{**values, **fields})

@@ -76,6 +76,21 @@ def test_arguments_are_read_of_some_calls() -> None:
     assert attempts.read_arguments([]) == {}
 
 
+@pytest.mark.usefixtures("audit_store")
+def test_errors_are_read_of_some_calls() -> None:
+    first, second, _third = log(call(3, detail="no", result=""), call(2, result="pruned:sha256:"), call(1))
+    expected = {first.pk: ("no", ""), second.pk: ("", "pruned:sha256:")}
+    assert attempts.read_errors([first.pk, second.pk]) == expected
+    assert attempts.read_errors([]) == {}
+
+
+@pytest.mark.usefixtures("audit_store")
+def test_a_call_has_its_duration_and_the_size_of_its_result() -> None:
+    log(call(3, duration_us=4_000_000_000, result_bytes=9), call(2, duration_us=None, result_bytes=0))
+    found = read(reach({("tool", 1): None}))
+    assert [(one.duration_us, one.result_bytes) for one in found] == [(4_000_000_000, 9), (None, 0)]
+
+
 def entry(ago: float, outcome: str = "ok", request_id: str = "a", **fields: Any) -> LoggedCall:
     row = call(ago, ALICE, ONE, outcome=outcome, request_id=request_id, **fields)
     return LoggedCall._make(getattr(row, name) for name in LoggedCall._fields)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +19,7 @@ from catalog.policy.definitions import GrantRule
 from catalog.replay.report import Report
 from tests import factories
 from tests.catalog.approvals.waiting import NAME, approve, ask, attempt, make_rule, start
-from tests.catalog.pipeline import logged_calls, publish, run_in_database
+from tests.catalog.pipeline import call, logged_calls, publish, run_in_database
 from tests.catalog.replay.logged import changes, run
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -93,3 +94,29 @@ def _record_digests(tool: Any) -> None:
 
 def _denial(grant: GrantRule) -> GrantRule:
     return replace(grant, id=0, effect="deny", conditions=definitions.parse(EMEA))
+
+
+@pytest.mark.parametrize(
+    ("amount", "name", "sent", "refused"),
+    [
+        (("3/month", "calls"), "call_add", [{"a": 1, "b": 2}] * 4, 1),
+        (("9/month", "cost"), "call_add", [{"a": 1, "b": 2}, {"a": 3, "b": 1}, {"a": 1, "b": 2}, {"a": 2, "b": 2}], 2),
+        (("2/90d", "repeats"), "call_add", [{"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": 2, "b": 2}, {"a": 1, "b": 2}], 1),
+        (("2/10m", "errors"), "call_coded", [{"code": "no_rights"}, {"code": "no_rights"}, {"code": "other"}], 1),
+        (("2/10m", "errors"), "call_slow", [{}, {}, {}], 1),
+        (("2/10m", "errors"), "call_add", [{"a": "one", "b": 2}, {"a": "one", "b": 2}, {"a": 1, "b": 2}], 1),
+    ],
+)
+async def test_a_limit_that_is_removed_would_have_let_through_what_it_refused(
+    alice: Any, amount: tuple[str, str], name: str, sent: list[dict[str, Any]], refused: int
+) -> None:
+    costs = {"cost": 2, "cost_argument": "/a", "cost_per_kilobyte": 1} if name == "call_add" else {}
+    tool = await run_in_database(lambda: publish(alice, name, **costs))
+    limit = await run_in_database(lambda: factories.limit(amount[0], tool, measure=amount[1]))
+    for arguments in sent:
+        with contextlib.suppress(LimitReached, InvalidArguments):
+            await call(alice, name, arguments)
+    assert (await statuses()).count(outcomes.LIMITED) == refused
+    report = await replay(Change(removed_limits=frozenset({limit.pk})))
+    assert changes(report) == {("limit", "allow"): refused}
+    assert (report.compared, report.unclear) == (len(sent), 0)

@@ -114,6 +114,8 @@ class Reference:
         self.catalogue = build(
             *strip(catalogue.grants),
             asks=[*{id(one): one for group in _asks(catalogue) for one in group}.values()],
+            items=catalogue.items.values(),
+            members=catalogue.members,
             limits=catalogue.limits,
         )
         self.change = replace(change, grants=strip(change.grants))

@@ -73,7 +73,7 @@ def test_the_file_is_compared_with_the_catalogue_as_it_is(catalogue_file: Path, 
     ]
     assert replayed[5].startswith("    the newest: http") and "/admin/audit/call/" in replayed[5]
     assert replayed[6:] == [
-        "Cannot tell: 1 call. The log does not show an argument that a condition is about.",
+        "Cannot tell: 1 call. The log does not show an argument or an error that a rule looks at.",
         "Both answers are those of now: with the groups, value lists, flags and definitions of now.",
     ]
     assert Grant.objects.count() == 1, "nothing was imported"

@@ -58,7 +58,7 @@ class Command(BaseCommand):
 
 
 def require_shared_stores() -> None:
-    """Require PostgreSQL and Redis; without them each worker would have its own sessions and rate limits."""
+    """Require PostgreSQL and Redis; without them each worker would have its own sessions and limits."""
     missing = []
     if connection.vendor != "postgresql":
         missing.append("PostgreSQL (TOOLHUB_DATABASE_URL=postgresql://...)")
@@ -66,7 +66,7 @@ def require_shared_stores() -> None:
         missing.append("Redis (TOOLHUB_REDIS_URL=redis://...)")
     if missing:
         raise CommandError(
-            f"More than one worker needs {' and '.join(missing)}. Workers share sessions, rate limits and change "
+            f"More than one worker needs {' and '.join(missing)}. Workers share sessions, limits and change "
             "notifications through them."
         )
 

@@ -37,7 +37,7 @@ MAX_TOOLSETS = 20
 REASONS: dict[str, Promise] = {
     CHANGED: gettext_lazy("changed since the import"),
     GRANTED: gettext_lazy("has a grant of its own"),
-    LIMITED: gettext_lazy("has a rate limit of its own"),
+    LIMITED: gettext_lazy("has a limit of its own"),
     TESTED: gettext_lazy("has test cases"),
     CALLED: gettext_lazy("was called"),
     MAYBE_CALLED: gettext_lazy("may have been called: there are too many calls since to tell"),

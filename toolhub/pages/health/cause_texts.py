@@ -38,7 +38,7 @@ _CAUSE_TEXTS = {
     "407": gettext_lazy("A proxy asks for credentials (407). Check the network of this server."),
     "409": gettext_lazy("The service reports a conflict (409): the item exists already, or was changed meanwhile."),
     "422": gettext_lazy("The service does not accept the values (422). Add its rules to the schema."),
-    "429": gettext_lazy("The service limits requests (429). A rate limit of this tool keeps clients below it."),
+    "429": gettext_lazy("The service limits requests (429). A limit of this tool keeps clients below it."),
     "timeout": gettext_lazy("The service did not answer in time."),
     "unreachable": gettext_lazy("The service cannot be reached: its address, the network, or it is down."),
     findings.TIMED_OUT: gettext_lazy("The tool did not finish within its timeout."),

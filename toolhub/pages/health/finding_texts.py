@@ -318,7 +318,7 @@ def loop_section(sample: CallSample) -> Section:
                     ),
                     _call_link(one.last),
                 ],
-                [advice, _("A rate limit per user stops the loop. The client is told how long to wait.")],
+                [advice, _("A limit of the same call stops such loops. The model reads what to do instead.")],
                 edit=(one.tool, Change("no_repeat")) if one.outcome == outcomes.OK else None,
             )
         )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlencode
 
 from django import forms
 from django.conf import settings
@@ -21,12 +23,15 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from audit import local_time
-from catalog.access_requests import decisions, inbox
+from catalog.access_requests import condition_texts, decisions, inbox
 from catalog.access_requests.decisions import Stale
 from catalog.access_requests.effects import Effect, Examiner, is_destructive
 from catalog.access_requests.submissions import Refused
-from catalog.models import AccessRequest, Grant
+from catalog.conditions import definitions, words
+from catalog.conditions.mistakes import ConditionError
+from catalog.models import AccessRequest, Grant, ValueList
 from catalog.models.access_requests import MAX_TEXT_CHARACTERS
+from catalog.models.fields import JSONFormField
 from catalog.policy import messages as policy_messages
 from catalog.policy.definitions import Item, ResourceDefinition
 from catalog.policy.obstacles import Explainer
@@ -39,6 +44,8 @@ from toolhub.pages.staff import page, staff_page
 
 ITEMS_PER_PAGE = 25
 MAX_GROUPS = 50
+MAX_LISTS = 1_000
+"""Maximum value lists that the form offers; others are entered as JSON."""
 SEES_ITEMS = ("catalog.view_tool", "catalog.view_grant")
 """Permissions to see what is in the toolset, and which grants show or hide it."""
 
@@ -59,6 +66,34 @@ class ApprovalForm(forms.Form):
         label=gettext_lazy("Note"), required=False, max_length=Grant._meta.get_field("note").max_length
     )
     answer = forms.CharField(label=gettext_lazy("Answer"), required=False, max_length=MAX_TEXT_CHARACTERS)
+    conditions = JSONFormField(label=gettext_lazy("Conditions"), required=False)
+
+    def __init__(self, found: AccessRequest, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._found = found
+        if self.is_bound and self.data.get("decision") != "approve":
+            del self.fields["conditions"]  # what is declined needs none that are right
+
+    @property
+    def conditions_text(self) -> str:
+        """The conditions as the page shows them: as they were sent, or else as they are asked for."""
+        if "conditions" in self.data:
+            return str(self.data["conditions"])
+        text = json.dumps(self._found.conditions, indent=2, ensure_ascii=False) if self._found.conditions else ""
+        return "".join(json.dumps(one)[1:-1] if invisible.is_invisible(one) else one for one in text)
+
+    def clean_conditions(self) -> list[dict[str, Any]]:
+        """Return the conditions as a grant stores them; without the field, those that are asked for."""
+        if "conditions" not in self.data:
+            return list(self._found.conditions)
+        sent = self.cleaned_data["conditions"]
+        try:
+            found = definitions.parse([] if sent is None else sent)
+        except ConditionError as mistake:
+            raise ValidationError(words.mistake(mistake)) from None
+        if found and self._found.kind != AccessRequest.Kind.TOOL:
+            raise ValidationError(_("Only access to one tool can have conditions here."))
+        return [definitions.as_json(one) for one in found]
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
@@ -79,7 +114,7 @@ class ApprovalForm(forms.Form):
 def request_page(request: HttpRequest, pk: int) -> HttpResponse:
     """Show one request, with the form to decide about it for those who may."""
     found = _find(pk)
-    return _render(request, found, ApprovalForm(initial={"note": found.reason}))
+    return _render(request, found, ApprovalForm(found, initial={"note": found.reason}))
 
 
 @staff_page(VIEW, APPROVE)
@@ -91,8 +126,8 @@ def decide(request: HttpRequest, pk: int) -> HttpResponse:
     if "undo" in request.POST:
         request_queue.undo(request, f"{found.pk} {request.POST['undo'].partition(' ')[2]}")
         return redirect("pages:request", pk=found.pk)
-    form = ApprovalForm(request.POST)
-    if form.is_valid() and _decide(request, found, form.cleaned_data):
+    form = ApprovalForm(found, request.POST)
+    if form.is_valid() and _decide(request, found, form):
         return redirect(_next_address(found))
     return _render(request, found, form)
 
@@ -106,9 +141,9 @@ def _render(request: HttpRequest, found: AccessRequest, form: ApprovalForm) -> H
     return page(request, "admin/pages/request.html", title, **_context(request, found, form))
 
 
-def _decide(request: HttpRequest, found: AccessRequest, values: dict[str, Any]) -> bool:
+def _decide(request: HttpRequest, found: AccessRequest, form: ApprovalForm) -> bool:
     """Decide, tell the viewer by a message, and return whether the page of this request is done with."""
-    by = request.user.get_username()
+    by, values = request.user.get_username(), form.cleaned_data
     details = {"name": invisible.show(found.name), "person": invisible.show(found.person.get_username())}
     try:
         if request.POST.get("decision") == "approve":
@@ -126,8 +161,9 @@ def _decide(request: HttpRequest, found: AccessRequest, values: dict[str, Any]) 
                 environments=environments,
                 note=values["note"],
                 answer=values["answer"],
+                conditions=values["conditions"],
             )
-            text = _("Access to %(name)s given to %(person)s.") % details
+            text = _describe_approval(decided, details)
             if decided.grant is not None and request.user.has_perm("catalog.view_grant"):
                 address = reverse("admin:catalog_grant_change", args=[decided.grant.pk])
                 text = format_html('{} <a class="underline" href="{}">{}</a>', text, address, _("View grant"))
@@ -140,10 +176,23 @@ def _decide(request: HttpRequest, found: AccessRequest, values: dict[str, Any]) 
         messages.error(request, request_queue.describe_refusal(error))
         return True
     except (Refused, ValidationError) as error:
-        messages.error(request, request_queue.describe_refusal(error))
+        if isinstance(error, ValidationError) and "conditions" in getattr(error, "error_dict", {}):
+            form.add_error("conditions", error.error_dict["conditions"])
+        else:
+            messages.error(request, request_queue.describe_refusal(error))
         return False
     messages.success(request, text)
     return True
+
+
+def _describe_approval(decided: AccessRequest, details: dict[str, str]) -> str:
+    """Return what was given to whom, and where conditions were asked for or set, for which calls."""
+    text = _("Access to %(name)s given to %(person)s.") % details
+    given = decided.grant.conditions if decided.grant is not None else []
+    if given:
+        conditions = "; ".join(condition_texts.describe(given))
+        return text + " " + _("Only for calls with: %(conditions)s.") % {"conditions": conditions}
+    return text + " " + _("It is for all calls.") if decided.conditions else text
 
 
 def _next_address(found: AccessRequest) -> str:
@@ -171,6 +220,8 @@ def _context(request: HttpRequest, found: AccessRequest, form: ApprovalForm) -> 
         "full_name": invisible.show(found.person.get_full_name()),
         "name": invisible.show(str(found.target or found.name)),
         "reason": invisible.show(found.reason),
+        "conditions": condition_texts.describe(found.conditions),
+        "given": condition_texts.describe_given(found, with_fixed=True) if may("catalog.view_grant") else [],
         "answer": invisible.show(found.answer),
         "by": invisible.show(found.decided_by),
         "destructive": effect.destructive,
@@ -186,6 +237,10 @@ def _context(request: HttpRequest, found: AccessRequest, form: ApprovalForm) -> 
         "links": list(_links(request, found)),
         "grant": policy_messages.name_row(found.grant) if found.grant and may("catalog.view_grant") else "",
     }
+    if found.is_open and found.kind == AccessRequest.Kind.TOOL and may(APPROVE):
+        names = ValueList.objects.order_by("name").values_list("name", flat=True)[:MAX_LISTS]
+        address = f"{reverse('admin:catalog_grant_arguments')}?{urlencode({'tool': found.tool_id})}"
+        context["editor"] = json.dumps({"arguments": address, "lists": list(names)})
     if may("auth.view_group"):
         names = found.person.groups.order_by("name").values_list("name", flat=True)[:MAX_GROUPS]
         context["groups"] = [invisible.show(name) for name in names]

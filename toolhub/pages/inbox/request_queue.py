@@ -22,7 +22,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from audit.admin_filters import is_key
-from catalog.access_requests import decisions, effects, inbox
+from catalog.access_requests import condition_texts, decisions, effects, inbox
 from catalog.access_requests.decisions import Stale
 from catalog.access_requests.effects import Effect, Examiner
 from catalog.access_requests.submissions import Refused
@@ -126,6 +126,7 @@ def _present_row(row: AccessRequest, effect: Effect) -> dict[str, Any]:
         "person": invisible.show(row.person.get_username()),
         "name": invisible.show(str(row.target)),
         "reason": invisible.show(row.reason),
+        "conditions": condition_texts.describe(row.conditions),
         "destructive": effect.destructive,
         "warnings": describe_warnings(effect),
         "alone": effect.needs_attention,

@@ -34,7 +34,7 @@ from audit.results import content, tables
 from audit.types import Reason
 from catalog.errors import CatalogError, InvalidArguments, LimitReached, UnknownTool
 from catalog.models import Tool
-from catalog.policy import approval_texts, messages, rules, snapshot
+from catalog.policy import approval_texts, limit_texts, messages, rules, snapshot
 from catalog.policy.definitions import LIMIT, Rule, ToolDefinition
 from catalog.policy.rules import Requester
 from catalog.schemas import errors as schema_errors
@@ -177,8 +177,8 @@ def _argument_error(form: Form, error: InvalidArguments) -> str:
 
 def _limit_error(error: LimitReached) -> str:
     limit = messages.translate(Rule(LIMIT, error.reason.params)) if error.reason is not None else error.label
-    details = {"limit": limit, "seconds": error.seconds}
-    return _("Rate limit reached: %(limit)s. Try again in %(seconds)s s.") % details
+    details = {"limit": limit, "time": limit_texts.format_seconds(error.seconds)}
+    return _("Limit reached: %(limit)s. Try again in %(time)s.") % details
 
 
 def _hidden_reason(request: HttpRequest, tool: Tool, user: User) -> str:

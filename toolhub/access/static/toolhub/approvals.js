@@ -9,7 +9,9 @@
   const link = document.getElementById("approvals-link");
   const number = link.querySelector("[data-number]");
   const title = document.title;
-  let version = link.dataset.version;
+  // The version was read after the parts of the page: what changed in between, such as a call that ran at once, is in the
+  // version and not in the parts. So they are asked for once more.
+  let version = document.querySelector("[data-live-part]") ? "" : link.dataset.version;
   let newestAt = Number(link.dataset.newestAt);
   let over = false;
   let timer = 0;

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 from django.core.cache import caches
 from django.core.cache.backends.base import DEFAULT_TIMEOUT
@@ -22,6 +23,14 @@ from toolhub.parts import parts
 logger = logging.getLogger("toolhub.limits")
 CIRCUIT_OPEN_SECONDS = 5.0
 LOCAL_TTL_SECONDS = 3600
+T = TypeVar("T")
+
+
+class LimitThreads:
+    """The threads in which a process asks Redis whether a limit is reached."""
+
+    def __init__(self) -> None:
+        self.executor = ThreadPoolExecutor(4, "limits")
 
 
 class RedisHealth:
@@ -42,29 +51,34 @@ class RedisHealth:
         )
 
 
-class LimitCache(RedisCache):
-    """A cache with `add`, `incr` and `get`, which is all that django-ratelimit uses, with the local fallback."""
+def ask(question: Callable[[], T], otherwise: Callable[[], T]) -> T:
+    """Return what Redis answers to `question`; what `otherwise` returns while Redis does not answer. Blocks."""
+    health = parts.get(RedisHealth)
+    try:
+        probe = health.breaker.enter()
+    except CircuitOpen:
+        return otherwise()
+    try:
+        answer = question()
+    except (RedisError, OSError) as error:
+        health.report_failure(error)
+        return otherwise()
+    except BaseException:
+        health.breaker.release_probe(probe)
+        raise
+    health.report_success()
+    return answer
 
-    def _query(self, question: Callable[[], Any], otherwise: Callable[[Any], Any]) -> Any:
-        health = parts.get(RedisHealth)
-        try:
-            probe = health.breaker.enter()
-        except CircuitOpen:
-            return otherwise(caches["local"])
-        try:
-            answer = question()
-        except (RedisError, OSError) as error:
-            health.report_failure(error)
-            return otherwise(caches["local"])
-        except BaseException:
-            health.breaker.release_probe(probe)
-            raise
-        health.report_success()
-        return answer
+
+class LimitCache(RedisCache):
+    """A cache with what django-ratelimit and the limits of loops use, with the local fallback."""
+
+    def _ask(self, question: Callable[[], T], otherwise: Callable[[Any], T]) -> T:
+        return ask(question, lambda: otherwise(caches["local"]))
 
     def add(self, key: Any, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None) -> bool:
         return bool(
-            self._query(
+            self._ask(
                 lambda: super(LimitCache, self).add(key, value, timeout, version),
                 lambda local: local.add(key, value, timeout, version),
             )
@@ -75,9 +89,20 @@ class LimitCache(RedisCache):
             # Redis may have become unavailable between the add and this: then the counter starts here.
             return delta if local.add(key, delta, LOCAL_TTL_SECONDS, version) else local.incr(key, delta, version)
 
-        return int(self._query(lambda: super(LimitCache, self).incr(key, delta, version), alone))
+        return int(self._ask(lambda: super(LimitCache, self).incr(key, delta, version), alone))
 
     def get(self, key: Any, default: Any = None, version: int | None = None) -> Any:
-        return self._query(
+        return self._ask(
             lambda: super(LimitCache, self).get(key, default, version), lambda local: local.get(key, default, version)
         )
+
+    def set(self, key: Any, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None) -> None:
+        self._ask(
+            lambda: super(LimitCache, self).set(key, value, timeout, version),
+            lambda local: local.set(key, value, timeout, version),
+        )
+
+    def delete(self, key: Any, version: int | None = None) -> bool:
+        """Delete it here too: what this process noted while Redis was away must not come back at the next time."""
+        was_local = bool(caches["local"].delete(key, version))
+        return self._ask(lambda: bool(super(LimitCache, self).delete(key, version)), lambda local: was_local)

@@ -15,7 +15,9 @@ from django.core.cache.backends.redis import RedisCache
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisAway
 
-from catalog.policy import limit_cache, limits, messages
+from catalog.metering import limit_cache, limits
+from catalog.metering.limits import Attempt
+from catalog.policy import messages
 from catalog.policy.definitions import ToolDefinition
 from tests import factories
 from tests.conftest import missing
@@ -40,11 +42,14 @@ class Shop:
     def tool(self, name: str = "calculate_sum") -> ToolDefinition:
         return self.snapshot.tools[name]
 
+    def attempt(self, user: User, name: str = "calculate_sum") -> Attempt:
+        return Attempt(self.snapshot, self.tool(name), factories.credential(user))
+
     def admitted(self, user: User, tries: int, name: str = "calculate_sum") -> int:
         admitted = 0
         for _ in range(tries):
             try:
-                limits.take(self.snapshot, self.tool(name), factories.credential(user))
+                limits.take(self.attempt(user, name))
             except limits.LimitReached:
                 continue
             admitted += 1
@@ -56,7 +61,7 @@ def test_the_call_beyond_the_limit_is_refused_with_the_limit_and_the_seconds(ali
     shop = Shop()
     assert shop.admitted(alice, 3) == 3
     with pytest.raises(limits.LimitReached) as caught:
-        limits.take(shop.snapshot, shop.tool(), factories.credential(alice))
+        limits.take(shop.attempt(alice))
     assert caught.value.rule.english == f"Limit {limit.pk}: 3/d on tool calculate_sum for each user"
     assert 1 <= caught.value.seconds <= 86_400
 
@@ -133,14 +138,14 @@ def test_a_limit_of_a_method_counts_its_requests_alone(alice: User, bob: User) -
         (bob, "prompts/list", 4),
     ):
         assert asyncio.run(admitted(user, method)) == expected, (user, method)
-    listed = limits.applying(shop.snapshot, factories.credential(bob))
+    listed = limits.list_rules_for(factories.credential(bob))
     assert [rule.rule.english for rule in listed] == [
         "Limit 1: 2/d on method tools/list for each user".replace("1", str(row.pk - 1), 1),
         f"Limit {row.pk}: 1/d on method resources/read for user bob",
     ]
     assert [str(row), messages.name_row(row)] == [
         f"Limit {row.pk}: 1/d on method resources/read for user bob",
-        f"Rate limit {row.pk}: 1/d on method resources/read for user bob",
+        f"Limit {row.pk}: 1/d on method resources/read for user bob",
     ]
 
 
@@ -150,7 +155,7 @@ def test_of_several_limits_the_tightest_answers_and_the_others_keep_what_they_ha
     tight = factories.limit("2/d", tool, user=alice)
     shop = Shop()
     assert shop.admitted(alice, 8) == 2
-    left = limits.remaining(shop.snapshot, shop.tool(), factories.credential(alice))
+    left = limits.remaining_for(factories.credential(alice), shop.tool())
     assert [(entry.left, entry.limit) for entry in left] == [(0, 2), (8, 10)]
     assert left[0].rule.english == str(tight)
 
@@ -159,7 +164,7 @@ def test_reading_the_remaining_calls_does_not_count(alice: User) -> None:
     factories.limit("2/d", factories.make_tool())
     shop = Shop()
     for _ in range(5):
-        (left,) = limits.remaining(shop.snapshot, shop.tool(), factories.credential(alice))
+        (left,) = limits.remaining_for(factories.credential(alice), shop.tool())
         assert left.left == 2
     assert shop.admitted(alice, 3) == 2
 
@@ -175,9 +180,9 @@ async def test_on_the_event_loop_the_answer_is_the_same(alice: User) -> None:
 
     await sync_to_async(lambda: factories.limit("1/d", factories.make_tool()))()
     shop = await sync_to_async(Shop)()
-    await limits.atake(shop.snapshot, shop.tool(), factories.credential(alice))
+    await limits.atake(shop.attempt(alice))
     with pytest.raises(limits.LimitReached):
-        await limits.atake(shop.snapshot, shop.tool(), factories.credential(alice))
+        await limits.atake(shop.attempt(alice))
 
 
 @pytest.mark.redis
@@ -193,7 +198,7 @@ def test_in_redis_too_two_hundred_tries_at_once_admit_exactly_twenty(
     # Not the one of the process, which an earlier test may have left open for seconds.
     replace_part(monkeypatch, limit_cache.RedisHealth())
     limit_cache_settings = {
-        "BACKEND": "catalog.policy.limit_cache.LimitCache",
+        "BACKEND": "catalog.metering.limit_cache.LimitCache",
         "LOCATION": address,
         "KEY_PREFIX": uuid4().hex,
     }
@@ -217,7 +222,7 @@ def test_in_redis_too_two_hundred_tries_at_once_admit_exactly_twenty(
     assert sum(admitted) == 20
     caches["local"].clear()
     try:
-        (left,) = limits.remaining(shop.snapshot, shop.tool(), factories.credential(alice))
+        (left,) = limits.remaining_for(factories.credential(alice), shop.tool())
     finally:
         _hang_up()
     assert left.left == 0
@@ -248,7 +253,7 @@ class TestWithoutRedis:
         replace_part(monkeypatch, limit_cache.RedisHealth())
         settings.CACHES = {
             **settings.CACHES,
-            "limits": {"BACKEND": "catalog.policy.limit_cache.LimitCache", "LOCATION": "redis://127.0.0.1:1/0"},
+            "limits": {"BACKEND": "catalog.metering.limit_cache.LimitCache", "LOCATION": "redis://127.0.0.1:1/0"},
         }
         return asked
 

@@ -1,0 +1,1 @@
+"""What calls use of limits: rates, quotas, cost units, calls that run at a time, and calls that repeat."""
