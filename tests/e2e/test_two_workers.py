@@ -213,8 +213,8 @@ async def test_quotas_and_calls_at_a_time_are_counted_over_both_workers(hub: Hub
     async with AsyncExitStack() as stack:
         callers = []
         for worker in (0, 1):
-            callers.append(await stack.enter_async_context(Raw(hub.port, hub.seeded["alice"])))
             with hub.pin_to_worker(worker):
+                callers.append(await stack.enter_async_context(Raw(hub.port, hub.seeded["alice"])))
                 await callers[worker].ask("GET", "/healthz", callers[worker].plain().items())
 
         async def call(worker: int, name: str, **arguments: Any) -> dict[str, Any]:
