@@ -33,7 +33,7 @@ def test_a_rule_is_made_in_rows_on_a_telephone_and_says_what_it_means(hub: Hub, 
     page.select_option("#id_asks", "person")
     choose(page, "tool", "find_customers")
     page.wait_for_selector(f"{SENTENCE} >> text=Calls of tool find_customers ask the person who calls.")
-    page.wait_for_selector("[data-for=conditions] .tool-note:empty", state="attached")
+    page.wait_for_selector("[data-for=conditions][aria-busy=false]")
     page.click("text=Add a condition")
     row(page, 0).get_by_label("Argument").select_option("/limit")
     operator = row(page, 0).get_by_label("Operator")

@@ -51,7 +51,7 @@ def choose(page: Any, field: str, name: str) -> None:
 def choose_tool(page: Any) -> None:
     with page.expect_response("**/grant/arguments/**"):
         choose(page, "tool", "find_customers")
-    page.wait_for_selector("[data-for=conditions] .tool-note:empty", state="attached")
+    page.wait_for_selector("[data-for=conditions][aria-busy=false]")
 
 
 def conditions(page: Any) -> Any:
@@ -166,6 +166,20 @@ def test_rows_offer_what_fits_the_argument_and_never_a_secret(opened: Any) -> No
     assert "is always" not in row(page, 1).get_by_label("Operator").inner_text()
     row(page, 0).get_by_role("button", name="Remove Condition 1").click()
     assert tell_focus(page) == "Condition 1: Argument"
+
+
+def test_another_effect_changes_what_rows_offer_at_once_and_asks_nobody(opened: Any) -> None:
+    page = opened()
+    choose_tool(page)
+    page.click("text=Add a condition")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    operator = row(page, 0).get_by_label("Operator")
+    for effect, has_fixed in (("deny", False), ("allow", True)):
+        page.select_option("#id_effect", effect)
+        assert ("is always" in operator.inner_text()) is has_fixed
+        assert row(page, 0).get_by_label("Argument").input_value() == "/region"
+    assert not [url for url in asked if "/grant/arguments/" in url]
 
 
 def test_the_only_arguments_and_a_whole_list_are_entered_in_rows_and_come_back(hub: Hub, opened: Any) -> None:

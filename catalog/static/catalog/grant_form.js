@@ -34,12 +34,21 @@ new WindowRows(field("windows"), data, WORDS[data.kind].windows).start();
 if (field("flags")) showFlags(field("flags"));
 
 let asked = null;
-async function offer() {
+let known = null;
+// Another effect asks nobody: an answer that came while somebody edits the rows would draw them again.
+function offer() {
+  conditions.offer(known, isRule || field("effect").value === "deny");
+  if (form.dataset.conditions) conditions.read();
+  else conditions.start();
+  form.dataset.conditions = "ready";
+}
+async function load() {
   asked?.abort();
   asked = new AbortController();
   const chosen = data.targets.find((name) => field(name)?.value);
   let found = null;
   note.textContent = "";
+  conditions.root.setAttribute("aria-busy", "true");
   if (chosen) {
     try {
       const address = `${data.arguments}?${new URLSearchParams({ [chosen]: field(chosen).value })}`;
@@ -53,17 +62,17 @@ async function offer() {
   }
   if (found && !found.get("arguments").length) note.textContent = gettext("No condition is possible here: there are no arguments.");
   else if (!chosen) note.textContent = gettext("Choose a tool above to choose from its arguments. Or enter a path, such as /lines/*/amount.");
-  conditions.offer(found, isRule || field("effect").value === "deny");
-  if (form.dataset.conditions) conditions.read();
-  else conditions.start();
-  form.dataset.conditions = "ready";
+  known = found;
+  offer();
+  conditions.root.setAttribute("aria-busy", "false");
 }
 for (const name of new Set([...data.targets, "toolset"])) {
   // The search field of the theme says so to jQuery alone.
-  if (field(name)) django.jQuery(field(name)).on("change", offer);
+  if (field(name)) django.jQuery(field(name)).on("change", load);
 }
-field("effect")?.addEventListener("change", offer);
-offer();
+// Before the first answer, that answer brings the effect with it.
+field("effect")?.addEventListener("change", () => { if (form.dataset.conditions) offer(); });
+load();
 if (isRule) showMeaning(document.getElementById("rule-meaning"));
 
 // What the form would mean if it were saved now, while somebody fills it in.

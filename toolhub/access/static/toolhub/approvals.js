@@ -3,7 +3,8 @@
 "use strict";
 
 (() => {
-  const VISIBLE_MS = 10_000;
+  // Whoever has the list or a request open waits for what happens to it, and so does the caller.
+  const VISIBLE_MS = document.querySelector("#approvals, #approval") ? 2_000 : 10_000;
   const HIDDEN_MS = 60_000;
   const NOTIFY = "toolhub.approvals.notify";
   const link = document.getElementById("approvals-link");
