@@ -59,6 +59,11 @@ class Preview:
     notes: list[str] = field(default_factory=list)
 
 
+def list_value_lists() -> list[str]:
+    """Return the names of value lists that forms offer; others are entered as JSON."""
+    return list(ValueList.objects.order_by("name").values_list("name", flat=True)[:MAX_NAMES])
+
+
 class ConditionsAdmin(HistoryAdmin):
     """Pages with a form for conditions and time windows."""
 
@@ -78,7 +83,7 @@ class ConditionsAdmin(HistoryAdmin):
             "kind": self.opts.model_name,
             "targets": self.targets,
             "arguments": reverse("admin:catalog_grant_arguments"),
-            "lists": list(ValueList.objects.order_by("name").values_list("name", flat=True)[:MAX_NAMES]),
+            "lists": list_value_lists(),
             "days": [[key, str(WEEKDAYS[number])] for number, key in enumerate(windows.DAYS)],
             "zones": sorted(zones()),
             "zone": zone if zone in zones() else "UTC",

@@ -18,7 +18,7 @@ from audit.types import Intent
 from catalog.calls import call_log, trial_notes
 from catalog.calls.prepared_tools import PreparedTool
 from catalog.conditions import measures
-from catalog.errors import CallNotLogged, CatalogError, EndNotLogged, LimitReached, NeedsInput, NotApproved
+from catalog.errors import CallNotLogged, CatalogError, EndNotLogged, NeedsInput, NotApproved
 from catalog.functions.results import ToolResult
 from catalog.metering import cost, limits, loops, reserving
 from catalog.metering.limits import Attempt, Remaining
@@ -98,9 +98,8 @@ class Meter:
             tried = await trial_notes.note_limits(self.what, self.attempt, units=units, limited=True)
             tried.leave()
         self.what.arguments = self.prepared.rejected_arguments_text(self.attempt.arguments)
-        label, reason = reached.rule.english, reached.reason
-        number = await call_log.refuse(self.what, outcomes.LIMITED, f"{label}: wait {reached.seconds} s", reason=reason)
-        raise LimitReached(label, reached.seconds, number, reason, reached.sentence) from None
+        number = await call_log.refuse(self.what, outcomes.LIMITED, reached.detail, reason=reached.reason)
+        raise reached.for_client(number) from None
 
     def _leave(self, reservation: Reservation) -> None:
         reservation.leave()

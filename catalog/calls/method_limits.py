@@ -6,7 +6,7 @@ from audit import outcomes
 from audit.types import Credential, Intent
 from catalog.calls import call_log
 from catalog.calls.prepared_tools import load_catalogue
-from catalog.errors import CallNotLogged, LimitReached
+from catalog.errors import CallNotLogged
 from catalog.metering import limits
 
 
@@ -15,8 +15,7 @@ async def take(credential: Credential, method: str) -> None:
     try:
         await _take(credential, method)
     except limits.LimitReached as reached:
-        label = reached.rule.english
-        raise LimitReached(label, reached.seconds, None, reached.reason, reached.sentence) from None
+        raise reached.for_client(None) from None
 
 
 async def take_logged(what: Intent) -> None:
@@ -24,10 +23,8 @@ async def take_logged(what: Intent) -> None:
     try:
         await _take(what.caller.credential, what.method)
     except limits.LimitReached as reached:
-        label = reached.rule.english
-        detail = f"{label}: wait {reached.seconds} s"
-        number = await call_log.refuse(what, outcomes.LIMITED, detail, reason=reached.reason)
-        raise LimitReached(label, reached.seconds, number, reached.reason, reached.sentence) from None
+        number = await call_log.refuse(what, outcomes.LIMITED, reached.detail, reason=reached.reason)
+        raise reached.for_client(number) from None
 
 
 async def _take(credential: Credential, method: str) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
+from uuid import UUID
 
 from django.conf import settings
 from django.db import DatabaseError
@@ -24,6 +25,7 @@ from django_ratelimit.core import get_usage
 from redis.exceptions import RedisError
 
 from audit.types import Credential, Reason
+from catalog import errors
 from catalog.conditions import measures
 from catalog.functions.results import size_of
 from catalog.metering import loops, quotas, refusals
@@ -54,6 +56,15 @@ class LimitReached(Exception):
     @property
     def reason(self) -> Reason:
         return Reason(LIMIT_REACHED, {**self.rule.params, "seconds": self.seconds})
+
+    @property
+    def detail(self) -> str:
+        """Return what the log says, in English."""
+        return f"{self.rule.english}: wait {self.seconds} s"
+
+    def for_client(self, call_id: UUID | None) -> errors.LimitReached:
+        """Return the error for the client; `call_id` is that of its entry in the log, if it has one."""
+        return errors.LimitReached(self.rule.english, self.seconds, call_id, self.reason, self.sentence)
 
 
 @dataclass(frozen=True, slots=True)

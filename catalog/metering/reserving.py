@@ -81,7 +81,7 @@ async def reserve(attempt: Attempt, rules: Sequence[LimitRule], units: int) -> R
             raise LimitReached(reached.rule, RUNNING_SECONDS, sentence) from None
     if charges:
         try:
-            usages = await within(parts.get(QuotaWriter).take(charges, reservation.at))
+            usages = await _within(parts.get(QuotaWriter).take(charges, reservation.at))
         except QuotaReached as reached:
             reservation.leave()
             raise _refuse(reached, reservation.at) from None
@@ -111,17 +111,17 @@ async def _add(reservation: Reservation, charges: Sequence[Charge]) -> None:
     if not charges or not any(charge.units for charge in charges):
         return
     try:
-        await within(parts.get(QuotaWriter).add(charges, reservation.at))
+        await _within(parts.get(QuotaWriter).add(charges, reservation.at))
     except (QuotasUnavailable, TimeoutError):
         log.warning("what a call used of its quotas could not be counted: the database does not answer")
 
 
 async def read(charges: Sequence[Charge]) -> list[Usage]:
     """Return what is used of these quotas now. Raises QuotasUnavailable when the database does not answer."""
-    return await within(threads.storage().run(lambda: quotas.find(charges, timezone.now()), wait=30.0))
+    return await _within(threads.storage().run(lambda: quotas.find(charges, timezone.now()), wait=30.0))
 
 
-async def within(work: Awaitable[T]) -> T:
+async def _within(work: Awaitable[T]) -> T:
     """Await work of the database until the deadline of the request. Raises QuotasUnavailable, QuotaReached."""
     try:
         return await deadline.within(work, settings.RECORD_SECONDS)

@@ -478,7 +478,7 @@ def _limits_by_tool(
     tools: list[ToolDefinition], by_toolset: Mapping[int, list[Item]], limits: tuple[LimitRule, ...]
 ) -> dict[int, tuple[LimitRule, ...]]:
     found: dict[int, list[LimitRule]] = {}
-    polling = {tool.id for tool in tools if tool.polling}
+    polling = {tool.id: tool for tool in tools if tool.polling}
     for rule in limits:
         targets: Iterable[int]
         if rule.target_kind == "method":
@@ -489,9 +489,8 @@ def _limits_by_tool(
             targets = (item.id for item in by_toolset.get(rule.target_id, ()) if item.kind == "tool")
         else:
             targets = (tool.id for tool in tools)
-        is_loop = rule.measure in measures.LOOPS
         for tool_id in targets:
-            if not (is_loop and tool_id in polling):
+            if tool_id not in polling or rule.counts(polling[tool_id]):
                 found.setdefault(tool_id, []).append(rule)
     return {tool_id: tuple(rules) for tool_id, rules in found.items()}
 

@@ -203,7 +203,7 @@ def send_wrong_values(page: Any) -> None:
 
 
 def wait_for_rows(page: Any) -> None:
-    page.wait_for_selector("[data-for=conditions][data-ready]")
+    page.wait_for_selector("[data-for=conditions][aria-busy=false]")
 
 
 def approve_wrong_values(page: Any) -> None:

@@ -147,7 +147,7 @@ def test_a_request_for_some_calls_is_changed_and_approved_and_other_calls_are_re
     page = open_inbox(root, "requests/", 1)
     assert "a is at most 1500; b is at most 200" in page.inner_text("#review-queue")
     page.click("a:has-text('dora: add_small')")
-    page.wait_for_selector("[data-for=conditions][data-ready]")
+    page.wait_for_selector("[data-for=conditions][aria-busy=false]")
     rows = page.locator("[data-for=conditions] .rule-row")
     assert rows.count() == 2 and not page.locator("#conditions").is_visible()
     rows.nth(0).locator("input[inputmode=decimal]").nth(1).fill("100")

@@ -739,7 +739,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a denied read is logged",
         "catalog/calls/method_limits.py",
-        "        number = await call_log.refuse(what, outcomes.LIMITED, detail, reason=reached.reason)\n",
+        "        number = await call_log.refuse(what, outcomes.LIMITED, reached.detail, reason=reached.reason)\n",
         "        number = None\n",
         "tests/server/test_catalogue.py",
     ),
@@ -1155,8 +1155,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a new connection that asks meanwhile is looked at again",
         "toolhub/edge/connections.py",
-        "[found.phase, found.waiting_since, _is_asking(found)] == before",
-        "[found.phase, found.waiting_since] == before[:2]",
+        "_state_of(found) == before",
+        "_state_of(found)[:2] == before[:2]",
         "tests/edge/test_connections.py",
     ),
     Fault(
@@ -2932,7 +2932,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "tools for polling are left out of repetitions",
         "catalog/policy/definitions.py",
-        "            if not (is_loop and tool_id in polling):\n",
+        "            if tool_id not in polling or rule.counts(polling[tool_id]):\n",
         "            if True:\n",
         "tests/catalog/metering/test_metered_calls.py",
     ),

@@ -115,18 +115,26 @@ def _is_asking(connection: Connection) -> bool:
     return connection.phase is Phase.FRESH and connection.has_unread()
 
 
-def _sort(connections: Iterable[Connection], young: float) -> list[Connection]:
-    """Return those that may make room, the one that is needed least first; `young` wait since then or later."""
+State = tuple[Phase, float, bool]
+"""What decides how much a connection is needed: its phase, since when it waits, and whether it is asking."""
 
-    def need(one: Connection) -> tuple[int, float]:
-        phase, since = one.phase, one.waiting_since
+
+def _state_of(connection: Connection) -> State:
+    return connection.phase, connection.waiting_since, _is_asking(connection)
+
+
+def _sort(connections: Iterable[Connection], young: float) -> list[tuple[Connection, State]]:
+    """Return those that may make room, the one that is needed most first; `young` wait since then or later."""
+
+    def need(found: tuple[Connection, State]) -> tuple[int, float]:
+        phase, since, is_asking = found[1]
         if phase is Phase.BODY:
             return NEED_OF_BODY, since
-        if _is_asking(one):
+        if is_asking:
             return NEED_OF_ASKING, since
         return phase if since < young else NEED_OF_YOUNG[phase], since
 
-    return sorted((one for one in connections if one.phase <= LAST_EVICTABLE), key=need)
+    return sorted(((one, _state_of(one)) for one in connections if one.phase <= LAST_EVICTABLE), key=need)[::-1]
 
 
 def groups_of(address: str) -> tuple[str, ...]:
@@ -177,7 +185,7 @@ class Connections:
         """Those without headers, the oldest first: a flood of new connections must not look at all the others."""
         self._over_limit: OrderedDict[Connection, None] = OrderedDict()
         self.held_bytes = 0
-        self._victims: dict[str | None, list[tuple[Connection, Phase, float, bool]]] = {}
+        self._victims: dict[str | None, list[tuple[Connection, State]]] = {}
         """Those that may make room in a group (None: of all), as they were when these were sorted, since the last
         sweep; the last one is needed least."""
         self._discarded_bytes = 0
@@ -346,15 +354,14 @@ class Connections:
         victims = self._victims.setdefault(group, [])
         for _ in range(2):
             while victims:
-                found, *before = victims.pop()
-                if found in self.open and [found.phase, found.waiting_since, _is_asking(found)] == before:
+                found, before = victims.pop()
+                if found in self.open and _state_of(found) == before:
                     return found
             if group is None:
                 mine = [one for one in self.open if one not in self._over_limit]
             else:
                 mine = list(self.by_address.get(group, ()))
-            worst = reversed(_sort(mine, young))
-            victims.extend((one, one.phase, one.waiting_since, _is_asking(one)) for one in worst)
+            victims.extend(_sort(mine, young))
         return None
 
     def _evict(self, connection: Connection) -> None:

@@ -80,7 +80,28 @@ export class ConditionRows extends RuleRows {
       unfit: gettext("The form cannot show these conditions. Edit them as JSON."),
     });
     this.lists = lists;
+    this.note = make("p", { class: "tool-note", role: "status" });
+    this.root.prepend(this.note);
     this.offer(null, false);
+  }
+
+  // The arguments at this address, for `offer`; null without an address, and where they could not be loaded, which the
+  // note says. Raises AbortError. The rows are busy until `offer`.
+  async load(address, signal) {
+    this.note.textContent = "";
+    this.root.setAttribute("aria-busy", "true");
+    if (!address) return null;
+    let found = null;
+    try {
+      const answer = await fetch(address, { signal, headers: { Accept: "application/json" } });
+      if (window.toolhub.isSignedOut(answer) || !answer.ok) throw new Error(String(answer.status));
+      found = parse(await answer.text());
+    } catch (error) {
+      if (error.name === "AbortError") throw error;
+      this.note.textContent = gettext("The arguments could not be loaded. Enter their paths, such as /region.");
+    }
+    if (found && !found.get("arguments").length) this.note.textContent = gettext("No condition is possible here: there are no arguments.");
+    return found;
   }
 
   fits(condition) { return fits(condition); }

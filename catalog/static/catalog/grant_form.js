@@ -4,7 +4,6 @@
 // The page loads admin/jsi18n/ before: gettext and interpolate, with the texts of djangojs.po.
 
 import { ConditionRows } from "./condition_rows.js";
-import { parse } from "./json_text.js";
 import { make } from "./page_parts.js";
 import { checkboxes } from "./rule_rows.js";
 import { WindowRows } from "./window_rows.js";
@@ -28,8 +27,6 @@ const field = (name) => form.elements.namedItem(name);
 const isRule = data.kind === "approvalrule";
 
 const conditions = new ConditionRows(field("conditions"), data.lists, WORDS[data.kind].conditions);
-const note = make("p", { class: "tool-note", role: "status" });
-conditions.root.prepend(note);
 new WindowRows(field("windows"), data, WORDS[data.kind].windows).start();
 if (field("flags")) showFlags(field("flags"));
 
@@ -46,23 +43,14 @@ async function load() {
   asked?.abort();
   asked = new AbortController();
   const chosen = data.targets.find((name) => field(name)?.value);
-  let found = null;
-  note.textContent = "";
-  conditions.root.setAttribute("aria-busy", "true");
-  if (chosen) {
-    try {
-      const address = `${data.arguments}?${new URLSearchParams({ [chosen]: field(chosen).value })}`;
-      const answer = await fetch(address, { signal: asked.signal, headers: { Accept: "application/json" } });
-      if (window.toolhub.isSignedOut(answer) || !answer.ok) throw new Error(String(answer.status));
-      found = parse(await answer.text());
-    } catch (error) {
-      if (error.name === "AbortError") return;
-      note.textContent = gettext("The arguments could not be loaded. Enter their paths, such as /region.");
-    }
+  const address = chosen ? `${data.arguments}?${new URLSearchParams({ [chosen]: field(chosen).value })}` : "";
+  try {
+    known = await conditions.load(address, asked.signal);
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    throw error;
   }
-  if (found && !found.get("arguments").length) note.textContent = gettext("No condition is possible here: there are no arguments.");
-  else if (!chosen) note.textContent = gettext("Choose a tool above to choose from its arguments. Or enter a path, such as /lines/*/amount.");
-  known = found;
+  if (!chosen) conditions.note.textContent = gettext("Choose a tool above to choose from its arguments. Or enter a path, such as /lines/*/amount.");
   offer();
   conditions.root.setAttribute("aria-busy", "false");
 }

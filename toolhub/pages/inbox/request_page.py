@@ -27,9 +27,10 @@ from catalog.access_requests import condition_texts, decisions, inbox
 from catalog.access_requests.decisions import Stale
 from catalog.access_requests.effects import Effect, Examiner, is_destructive
 from catalog.access_requests.submissions import Refused
+from catalog.admin.grant_form import list_value_lists
 from catalog.conditions import definitions, words
 from catalog.conditions.mistakes import ConditionError
-from catalog.models import AccessRequest, Grant, ValueList
+from catalog.models import AccessRequest, Grant
 from catalog.models.access_requests import MAX_TEXT_CHARACTERS
 from catalog.models.fields import JSONFormField
 from catalog.policy import messages as policy_messages
@@ -44,8 +45,6 @@ from toolhub.pages.staff import page, staff_page
 
 ITEMS_PER_PAGE = 25
 MAX_GROUPS = 50
-MAX_LISTS = 1_000
-"""Maximum value lists that the form offers; others are entered as JSON."""
 SEES_ITEMS = ("catalog.view_tool", "catalog.view_grant")
 """Permissions to see what is in the toolset, and which grants show or hide it."""
 
@@ -238,9 +237,8 @@ def _context(request: HttpRequest, found: AccessRequest, form: ApprovalForm) -> 
         "grant": policy_messages.name_row(found.grant) if found.grant and may("catalog.view_grant") else "",
     }
     if found.is_open and found.kind == AccessRequest.Kind.TOOL and may(APPROVE):
-        names = ValueList.objects.order_by("name").values_list("name", flat=True)[:MAX_LISTS]
         address = f"{reverse('admin:catalog_grant_arguments')}?{urlencode({'tool': found.tool_id})}"
-        context["editor"] = json.dumps({"arguments": address, "lists": list(names)})
+        context["editor"] = json.dumps({"arguments": address, "lists": list_value_lists()})
     if may("auth.view_group"):
         names = found.person.groups.order_by("name").values_list("name", flat=True)[:MAX_GROUPS]
         context["groups"] = [invisible.show(name) for name in names]
