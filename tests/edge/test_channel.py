@@ -6,17 +6,27 @@ import contextlib
 import json
 import os
 import select
+import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from twisted.internet.error import ConnectionDone
+from twisted.internet.selectreactor import SelectReactor
+from twisted.python.failure import Failure
 
 from tests.e2e import seed
 from tests.polling import wait_until
 from tests.real_servers import Hub
+from toolhub.edge.channel import EdgeChannel
+from toolhub.edge.connections import Connections, Phase
+from toolhub.edge.limits import Limits
+from toolhub.management.daphne_server import EdgeFactory
 from toolhub.rates import REFUSALS_PER_SECOND
 
 PER_ADDRESS = 20
@@ -512,6 +522,78 @@ def test_a_connection_that_makes_room_has_its_last_answer(hub: Hub) -> None:
         late.sendall(head(hub, "GET /sign-in/ HTTP/1.1", "Connection: close"))
         assert read_to_end(late).startswith(b"HTTP/1.1 200 ")
         assert read_to_end(answered).endswith(b"</html>\n"), "no reset"
+
+
+@pytest.fixture
+def alone() -> Iterator[tuple[EdgeChannel, socket.socket, Callable[[], None]]]:
+    """A channel, its client, and one round of their event loop, which makes no round by itself."""
+    loop, edge = SelectReactor(), Connections(Limits())
+    server: Any = SimpleNamespace(edge=edge)
+    listening = loop.listenTCP(0, EdgeFactory(server), interface="127.0.0.1")
+    with socket.create_connection(("127.0.0.1", listening.getHost().port), timeout=60) as client:
+        while not edge.open:
+            loop.iterate()
+        (channel,) = edge.open
+        assert isinstance(channel, EdgeChannel)
+        edge.on_headers(channel)
+        channel.phase = Phase.IDLE
+        yield channel, client, loop.iterate
+    for one in loop.removeAll():
+        one.connectionLost(Failure(ConnectionDone()))
+
+
+@pytest.mark.parametrize("closes", [False, True], ids=["kept", "closed after its answer"])
+def test_a_connection_that_makes_room_has_the_answer_that_waits_for_the_event_loop(alone: Any, closes: bool) -> None:
+    channel, client, go_round = alone
+    channel.transport.write(b"an answer")
+    if closes:
+        channel.loseConnection()
+    channel.connections.remove(channel)
+    channel.evict()
+    while channel.transport.connected:
+        go_round()
+    assert read_to_end(client) == b"an answer"
+
+
+@pytest.mark.parametrize("closes", [False, True], ids=["kept", "closed after its answer"])
+async def test_a_connection_that_makes_room_waits_for_no_reader(alone: Any, closes: bool) -> None:
+    channel, client, go_round = alone
+    channel.transport.write(b"x" * 30_000_000)
+    if closes:
+        channel.loseConnection()
+    channel.connections.remove(channel)
+    channel.evict()
+    while channel.transport.connected:
+        go_round()
+    with pytest.raises(ConnectionResetError):
+        read_to_end(client)
+
+
+@contextlib.contextmanager
+def standing_still(hub: Hub) -> Iterator[None]:
+    """What comes inside waits for a server that is busy with something else."""
+    (pid,) = hub.worker_pids()
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_kept_connections_whose_next_request_has_come_make_room_after_the_others(hub: Hub) -> None:
+    sender, probe = "127.0.0.18", head(hub, "GET /healthz HTTP/1.1")
+    with contextlib.ExitStack() as stack:
+        kept = [stack.enter_context(connected(hub, sender)) for _ in range(PER_ADDRESS)]
+        for one in kept:
+            one.sendall(probe)
+            read_answer(one)
+        asking, idle = kept[: PER_ADDRESS // 2], kept[PER_ADDRESS // 2 :]
+        with standing_still(hub):
+            later = [stack.enter_context(connected(hub, sender)) for _ in idle]
+            for one in later + asking:
+                one.sendall(probe)
+        assert all(read_answer(one).startswith(b"HTTP/1.1 200 ") for one in later + asking)
+        assert [read_to_end(one) for one in idle] == [b""] * len(idle)
 
 
 def test_many_refusals_of_one_client_behind_a_proxy_wait_and_are_answered(hub: Hub) -> None:

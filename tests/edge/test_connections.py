@@ -252,12 +252,13 @@ def test_a_flood_of_new_connections_leaves_the_youngest_the_time_to_ask(table: C
     assert not any(one.over_limit for one in late)
 
 
+@pytest.mark.parametrize("phase", [Phase.FRESH, Phase.IDLE])
 @pytest.mark.parametrize("seconds", [0.0, 10.0])
 def test_a_request_that_came_while_the_server_was_busy_is_read_before_it_makes_room(
-    table: Connections, seconds: float
+    table: Connections, seconds: float, phase: Phase
 ) -> None:
     now = monotonic()
-    asking = add(table, PROXY, since=now - seconds)
+    asking = add(table, PROXY, phase, since=now - seconds)
     asking.unread = True
     others = [add(table, PROXY, Phase.IDLE, since=now) for _ in range(4)]
     silent = add(table, PROXY, since=now)

@@ -351,7 +351,12 @@ class EdgeChannel(HTTPChannel):
         self.transport.loseWriteConnection()
 
     def has_unread(self) -> bool:
-        """Return whether the client has sent something that this process has not read yet."""
+        """Return whether the client has sent something that this process, being busy, has not read yet.
+
+        False while nothing is read from a client because it does not read itself.
+        """
+        if self.drained is not None:
+            return False
         try:
             waiting = fcntl.ioctl(self.transport.fileno(), termios.FIONREAD, b"\0\0\0\0")
         except (OSError, ValueError):  # closed meanwhile
@@ -359,11 +364,19 @@ class EdgeChannel(HTTPChannel):
         return bool(struct.unpack("i", waiting)[0])
 
     def evict(self) -> None:
-        """Close at once: another connection needs the place."""
-        if self.phase is Phase.IDLE and not self._count_buffered_bytes():
-            self.transport.loseConnection()  # in order: its client may not have read the answer yet
+        """Close at once: another connection needs the place.
+
+        An answer that waits for the next round of the event loop is handed to the system before. One that the system
+        does not take is lost: nothing may wait for a reader without having a place.
+        """
+        transport, answered = self.transport, self.phase is Phase.IDLE or self.transport.disconnecting
+        if answered and self._count_buffered_bytes():
+            transport.doWrite()
+        if answered and not self._count_buffered_bytes():
+            transport.loseConnection()  # in order: its client may not have read the answer yet
+            transport.startWriting()  # one that was to close after its answer has stopped writing with that
         else:
-            self.transport.abortConnection()
+            transport.abortConnection()
 
     def on_due(self, now: float) -> None:
         """Answer 408 to a request that has begun and is overdue, and close."""

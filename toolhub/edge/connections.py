@@ -71,7 +71,8 @@ its answer not be written: in a flood, each new connection would end the one bef
 NEED_OF_YOUNG = {Phase.CLOSING: 4, Phase.HEADERS: 5, Phase.IDLE: 6, Phase.FRESH: 6}
 """How much young connections are needed, beside the phases of older ones up to HEADERS."""
 NEED_OF_ASKING, NEED_OF_BODY = 7, 8
-"""Of new connections whose request has come and is not read yet, and of those whose body is arriving."""
+"""Of connections whose request has come and is not read yet, and of those whose body is arriving."""
+WAITING_TO_ASK = frozenset({Phase.FRESH, Phase.IDLE})
 
 
 class Connection(Protocol):
@@ -112,7 +113,7 @@ MAX_KNOWN_BYTES = 256
 
 def _is_asking(connection: Connection) -> bool:
     """Return whether it has asked for something that this process, being busy, has not read yet."""
-    return connection.phase is Phase.FRESH and connection.has_unread()
+    return connection.phase in WAITING_TO_ASK and connection.has_unread()
 
 
 State = tuple[Phase, float, bool]
