@@ -142,7 +142,7 @@ def test_deletions_and_large_payments_at_night_ask_as_the_readme_says(tmp_path):
         found = asking.find_asks(
             catalogue, Requester(member.pk), catalogue.tools[name], now, "production", arguments, arguments
         )
-        return [one.group_name for one in found]
+        return [one.group_name for one in found.asks]
 
     assert ask("delete_customer", monday, number=7) == ["support-leads"]
     for now, amount, asked in ((sunday, 1001, ["finance"]), (sunday, 1000, []), (monday, 1001, [])):

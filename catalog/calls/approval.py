@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -39,7 +39,7 @@ from catalog.functions.channel import Channel
 from catalog.functions.results import size_of
 from catalog.models import Approval, TemporaryApproval
 from catalog.policy import asking, snapshot
-from catalog.policy.asking import Ask
+from catalog.policy.asking import Questions
 from catalog.policy.definitions import Snapshot, ToolDefinition
 from catalog.policy.rules import Requester
 from catalog.schemas import errors as schema_errors
@@ -125,9 +125,12 @@ async def _find_subject(
             known = await in_storage(lambda: known_values.find(credential.user_id, tool.id, first_times))
         except RecursionError:
             raise NotShown(SchemaProblem((), schema_errors.TOO_COMPLEX)) from None
-    asks = await _find_asks(what, catalogue, tool, arguments, complete, known)
-    if not asks:
+    found = await _find_asks(what, catalogue, tool, arguments, complete, known)
+    if found.lifted_by is not None:
+        _name_more(what, f"without approval (grant {found.lifted_by.id})", {"lifted_by": found.lifted_by.id})
+    if not found.asks:
         return None
+    asks = found.asks
     shown = _show_arguments(prepared, arguments)
 
     def read() -> list[str]:
@@ -168,13 +171,13 @@ async def _find_asks(
     arguments: dict[str, Any],
     complete: dict[str, Any],
     known: frozenset[int],
-) -> tuple[Ask, ...]:
+) -> Questions:
     """Return the questions of a call; large arguments are looked at off the event loop. In doubt, all of them."""
     credential = what.caller.credential
     requester = Requester(credential.user_id, credential.toolset_ids)
     now = time.time()
 
-    def find(seconds: float) -> tuple[Ask, ...]:
+    def find(seconds: float) -> Questions:
         check_time = judgement.make_time_check(seconds)
         with patterns.regex_budget(seconds):
             return asking.find_asks(
@@ -189,7 +192,7 @@ async def _find_asks(
     try:
         return await threads.checks().run(lambda: find(validator.MAX_ARGUMENTS_SECONDS), user_id=credential.user_id)
     except (patterns.BudgetError, threads.Busy):
-        return tuple(asking.all_asks(catalogue, requester, tool, now, settings.ENVIRONMENT))
+        return Questions(tuple(asking.all_asks(catalogue, requester, tool, now, settings.ENVIRONMENT)))
 
 
 async def _look(subject: Subject) -> list[Approval | TemporaryApproval] | None:
@@ -242,12 +245,16 @@ async def use(approved: Approved, call_id: UUID) -> None:
     if not await in_storage(lambda: requests.use(approvals, call_id, snapshot.current(), remember, approved.continues)):
         await answers.refuse_lost(subject)
     names = ", ".join(dict.fromkeys(_name_approver(row) for row in approvals))
-    what = subject.what
+    more = {"approved_by": names, "approvals": [_name_approval(row) for row in approvals]}
+    _name_more(subject.what, f"approved by {names}", more)
+
+
+def _name_more(what: Intent, english: str, params: Mapping[str, Any]) -> None:
+    """Name, beside the rule that allows a call, what else let it run."""
     given = Reason.read(what.rule_reason)
     if given is not None:
-        more = {"approved_by": names, "approvals": [_name_approval(row) for row in approvals]}
-        what.rule_reason = Reason(given.code, {**given.params, **more}).text
-    what.rule = f"{what.rule}, approved by {names}"
+        what.rule_reason = Reason(given.code, {**given.params, **params}).text
+    what.rule = f"{what.rule}, {english}"
 
 
 async def _wait(

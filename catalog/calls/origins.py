@@ -41,18 +41,26 @@ MAX_APPROVALS = 10
 
 def find_related(call: Call, viewer: Any) -> list[Related]:
     """Return the rule, the approvals and the item of a call, as far as this viewer may view them."""
-    found = [
-        _describe_rule(Reason.read(text), call.started_at, viewer) for text in (call.rule_reason, call.detail_reason)
-    ]
-    return [*filter(None, found), *_describe_approvals(call, viewer), *_describe_item(call, viewer)]
+    reasons = [Reason.read(text) for text in (call.rule_reason, call.detail_reason)]
+    found = [_describe_rule(reason, call.started_at, viewer) for reason in reasons]
+    lifting = _describe_rule(_find_lifting(reasons[0]), call.started_at, viewer, _("Grant without approval"))
+    return [*filter(None, [*found, lifting]), *_describe_approvals(call, viewer), *_describe_item(call, viewer)]
 
 
-def _describe_rule(reason: Reason | None, at: datetime, viewer: Any) -> Related | None:
+def _find_lifting(reason: Reason | None) -> Reason | None:
+    """Return the grant by which a call ran without the approval that a rule asks for, unless it allowed it as well."""
+    if reason is None or reason.params.get("lifted_by") in (None, reason.params.get("number")):
+        return None
+    return Reason(GRANT, {"number": reason.params["lifted_by"]})
+
+
+def _describe_rule(reason: Reason | None, at: datetime, viewer: Any, other_title: str = "") -> Related | None:
     """Return the rule: who made it and when, its note, whether it changed since, or who deleted it."""
-    model, title, kind = _RULES.get(reason.code if reason is not None else "", (None, "", ""))
+    model, rule_title, kind = _RULES.get(reason.code if reason is not None else "", (None, "", ""))
     number = reason.params.get("number") if reason is not None else None
     if model is None or type(number) is not int or not 0 < number <= MAX_ID or not _may_view(viewer, model):
         return None
+    title = other_title or str(rule_title)
     row: Any = model.objects.filter(pk=number).first()
     versions = model.history.filter(id=number).select_related("history_user").order_by("history_date", "history_id")
     first, last = versions.first(), versions.last()
@@ -67,13 +75,13 @@ def _describe_rule(reason: Reason | None, at: datetime, viewer: Any) -> Related 
         if viewer.has_perm("audit.view_action"):
             query = urlencode({"kind": kind, "verb": "deleted"})
             links.append((_("Admin activity"), f"{reverse('admin:audit_action_changelist')}?{query}"))
-        return Related(str(title), f"{number}", "", details, links)
+        return Related(title, f"{number}", "", details, links)
     if last is not None and last.history_date > at:
         details.append(_("Changed since this call. Its history has the earlier version."))
     if note := getattr(row, "note", ""):
         details.append(_("Note: %(note)s") % {"note": note})
     history = (_("History"), reverse(f"admin:catalog_{model._meta.model_name}_history", args=[row.pk]))
-    return Related(str(title), messages.name_row(row), _url(row), details, [history])
+    return Related(title, messages.name_row(row), _url(row), details, [history])
 
 
 def _describe_approvals(call: Call, viewer: Any) -> list[Related]:

@@ -128,7 +128,7 @@ class _Case:
             return Answer(ALLOW, grant.rule, looked=looked)
         asks = asking.match(
             self.catalogue, self.item, self.grants, matcher, arguments, self.now, self.known, self.change
-        )
+        ).asks
         looked = looked or self._ask_depends()
         return Answer(ASK if asks else ALLOW, grant.rule, asks, looked)
 

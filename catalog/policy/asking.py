@@ -52,6 +52,16 @@ class Ask:
         return min(rule.minutes for rule in self.rules)
 
 
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """What the approval rules say about one call."""
+
+    asks: tuple[Ask, ...] = ()
+    """Its questions, those to the person first."""
+    lifted_by: GrantRule | None = None
+    """The grant by which it runs without the approval that a rule asks for."""
+
+
 def find_asks(
     snapshot: Snapshot,
     requester: Requester,
@@ -62,8 +72,8 @@ def find_asks(
     complete: Mapping[str, Any],
     check_time: CheckTime = lambda: None,
     known: Collection[int] = (),
-) -> tuple[Ask, ...]:
-    """Return the questions that a call asks before it runs, those to the person first.
+) -> Questions:
+    """Return the questions that a call asks before it runs.
 
     `sent` are the valid arguments with fixed values filled in, `complete` those with defaults as well. `known` are the
     ids of the rules for the first time with a value that this person had an approved call with. Raises BudgetError
@@ -84,7 +94,7 @@ def match(
     now: float,
     known: Collection[int] = (),
     change: Change = NO_CHANGE,
-) -> tuple[Ask, ...]:
+) -> Questions:
     """Return the questions of a call; `grants` are those for this person and this tool, at whatever time, by id."""
 
     def asks(rule: AskRule) -> bool:
@@ -103,9 +113,9 @@ def match(
             by_grant = [[rule for rule in every if asks(rule)]]
         if all(by_grant):
             found += by_grant[0]
-    if found and any(_exempts(grant, now) and matcher.allows(grant, arguments) for grant in grants):
-        return ()
-    return merge(found, tool)
+    lifts = (grant for grant in grants if _exempts(grant, now) and matcher.allows(grant, arguments))
+    lifted_by = next(lifts, None) if found else None
+    return Questions(() if lifted_by else merge(found, tool), lifted_by)
 
 
 def _exempts(grant: GrantRule, now: float) -> bool:

@@ -244,6 +244,8 @@ def _translate(code: str, params: Mapping[str, Any]) -> str:
         text = str(SENTENCES.get(code, "")) % params
     if text and (names := params.get("approved_by")):
         return _("%(rule)s, approved by %(by)s") % {"rule": text, "by": names}
+    if text and (number := params.get("lifted_by")):
+        return _("%(rule)s, without approval (grant %(number)s)") % {"rule": text, "number": number}
     return text
 
 

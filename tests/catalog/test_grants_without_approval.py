@@ -60,7 +60,7 @@ def ask(user: User, tool: Tool, **arguments: Any) -> list[str]:
     found = asking.find_asks(
         catalogue, Requester(user.pk), catalogue.tools[tool.name], 0.0, "test", arguments, arguments
     )
-    return [rule.name for one in found for rule in one.rules]
+    return [rule.name for one in found.asks for rule in one.rules]
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ def test_one_that_is_not_in_force_lifts_nothing(alice: User, tool: Tool, fields:
     found = asking.find_asks(
         catalogue, Requester(alice.pk), catalogue.tools[tool.name], now, "test", {"region": "emea"}, {"region": "emea"}
     )
-    assert len(found) == 1
+    assert len(found.asks) == 1 and found.lifted_by is None
 
 
 def test_it_lifts_nothing_for_anybody_else(alice: User, bob: User, lasting: Grant, tool: Tool) -> None:

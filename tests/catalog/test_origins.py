@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from audit.hooks import Related
 from audit.models import Call
-from catalog.models import Grant
+from catalog.models import Grant, Tool
 from catalog.policy import messages
 from catalog.policy.definitions import Rule
 from tests import factories
@@ -64,6 +64,13 @@ def test_a_rule_whose_number_was_edited_leads_nowhere(root: User, alice: User, n
     assert "Grant" not in related(root, call)
 
 
+@pytest.mark.parametrize("number", ["1", 0, -1, 2**70, True, None, [1], 1.5])
+def test_nor_does_one_that_lifted_an_approval(root: User, alice: User, grant: Grant, number: Any) -> None:
+    rule = messages.rule_of(grant)
+    call = make_call(alice, rule_reason=Rule(rule.code, {**rule.params, "lifted_by": number}).text)
+    assert "Grant without approval" not in related(root, call)
+
+
 @pytest.mark.parametrize("credential", ["token:", "token:x", "token:99999999999999999999", "admin:1", "nothing:1", ""])
 def test_a_credential_that_is_no_row_leads_nowhere(root: User, alice: User, credential: str) -> None:
     call = make_call(alice, credential_id=credential, method="completion/complete", target_id=7)
@@ -82,6 +89,18 @@ def test_the_rule_leads_to_the_grant_its_note_its_giver_and_its_history(root: Us
     assert found.details[0].startswith("Created ") and found.details[0].endswith(" by root.")
     assert found.details[1] == "Note: Ticket 7 ⟨U+202E RIGHT-TO-LEFT OVERRIDE⟩ for Alice"
     assert found.links == [("History", reverse("admin:catalog_grant_history", args=[grant.pk]))]
+
+
+def test_a_call_without_approval_leads_to_the_grant_that_says_so(root: User, alice: User, grant: Grant) -> None:
+    tool = Tool.objects.get()
+    lifting = factories.grant(alice, tool, skips_approval=True, note="Every Monday")
+    rule = messages.rule_of(grant)
+    call = make_call(alice, rule_reason=Rule(rule.code, {**rule.params, "lifted_by": lifting.pk}).text)
+    found = related(root, call)
+    assert found["Grant"].url == reverse("admin:catalog_grant_change", args=[grant.pk])
+    assert found["Grant without approval"].url == reverse("admin:catalog_grant_change", args=[lifting.pk])
+    assert "Note: Every Monday" in found["Grant without approval"].details
+    assert "Grant without approval" not in related(make_reader("view_tool"), call)
 
 
 def test_a_grant_that_changed_after_the_call_says_so(root: User, alice: User, grant: Grant) -> None:

@@ -108,7 +108,7 @@ def find_asks(
 ) -> tuple[Ask, ...]:
     fill = defaults.compile_fill(item.input_schema) or dict
     sent = dict(arguments)
-    return asking.find_asks(found, Requester(user), item, now, "production", sent, fill(sent))
+    return asking.find_asks(found, Requester(user), item, now, "production", sent, fill(sent)).asks
 
 
 def show(one: Ask) -> tuple[str, int | None, list[int]]:

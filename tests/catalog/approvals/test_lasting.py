@@ -14,10 +14,12 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from audit.models import Action
+from audit.types import Reason
 from catalog.approvals import bindings, decisions, lasting
 from catalog.approvals.lasting import NotPossible
 from catalog.errors import InvalidArguments
 from catalog.models import Approval, Grant, Tool
+from catalog.policy import messages
 from tests import factories
 from tests.catalog import tools
 from tests.catalog.approvals.waiting import ARGUMENTS, NAME, approve, ask, attempt, change, make_rule, newest, start
@@ -68,7 +70,10 @@ async def test_exactly_the_approved_call_runs_without_approval(alice: Any, bob: 
     assert tools.RAN == [NAME] * 2 and await Approval.objects.acount() == 1
     assert (grant.skips_approval, grant.note, grant.ends) == (True, "Every Monday", None)
     last = (await logged_calls())[-1]
-    assert last.rule.startswith(f"Grant {grant.pk}: ") or last.rule.startswith("Grant ")
+    assert last.rule.startswith("Grant ") and last.rule.endswith(f" to user alice, without approval (grant {grant.pk})")
+    reason = Reason.read(last.rule_reason)
+    assert reason is not None and reason.params["lifted_by"] == grant.pk
+    assert messages.translate_reason(reason) == last.rule
     row = await newest()
     assert (row.state, row.decided_by_name, row.lasting_grant_id) == ("approved", "bob", grant.pk)
 
