@@ -123,6 +123,18 @@ class AuditStore:
             cursor = connection.execute(text)
             return list(cursor.fetchall()) if cursor.description else []
 
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Somebody else holds what writing to the audit log needs; reading goes on."""
+        with self.connection() as lock:
+            lock.execute("BEGIN IMMEDIATE" if self.vendor == "sqlite" else "BEGIN")
+            try:
+                if self.vendor != "sqlite":
+                    lock.execute("LOCK TABLE audit_call IN EXCLUSIVE MODE")
+                yield
+            finally:
+                lock.execute("ROLLBACK")
+
     def outcomes(self) -> dict[str, str]:
         return {str(id).replace("-", ""): outcome for id, outcome in self.sql("SELECT id, outcome FROM audit_call")}
 

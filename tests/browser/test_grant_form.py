@@ -34,6 +34,8 @@ def opened(window: Windows) -> Callable[..., Any]:
         mine = window(**options)
         mine.sign_in("root", f"/admin/login/?next={path}")
         mine.page.wait_for_selector(READY)
+        # The admin's script that moves the focus to the first field comes when it comes, but before this.
+        mine.page.wait_for_load_state("load")
         return mine.page
 
     return open_form
@@ -43,6 +45,7 @@ def choose(page: Any, field: str, name: str) -> None:
     """Choose in a search field of the theme, by keyboard, and wait for the arguments."""
     page.focus(f".field-{field} .select2-selection")
     page.keyboard.press("Enter")
+    page.wait_for_selector(".select2-container--open .select2-search__field:focus")
     page.keyboard.type(name)
     page.wait_for_selector(f".select2-results__option--highlighted >> text={name}")
     page.keyboard.press("Enter")
