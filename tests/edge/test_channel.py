@@ -542,16 +542,21 @@ def alone() -> Iterator[tuple[EdgeChannel, socket.socket, Callable[[], None]]]:
         one.connectionLost(Failure(ConnectionDone()))
 
 
-@pytest.mark.parametrize("closes", [False, True], ids=["kept", "closed after its answer"])
-def test_a_connection_that_makes_room_has_the_answer_that_waits_for_the_event_loop(alone: Any, closes: bool) -> None:
-    channel, client, go_round = alone
-    channel.transport.write(b"an answer")
+def make_room(channel: EdgeChannel, go_round: Callable[[], None], closes: bool) -> None:
+    """Take the place of a channel that has been answered, and go on until its connection has ended."""
     if closes:
         channel.loseConnection()
     channel.connections.remove(channel)
     channel.evict()
     while channel.transport.connected:
         go_round()
+
+
+@pytest.mark.parametrize("closes", [False, True], ids=["kept", "closed after its answer"])
+def test_a_connection_that_makes_room_has_the_answer_that_waits_for_the_event_loop(alone: Any, closes: bool) -> None:
+    channel, client, go_round = alone
+    channel.transport.write(b"an answer")
+    make_room(channel, go_round, closes)
     assert read_to_end(client) == b"an answer"
 
 
@@ -559,12 +564,7 @@ def test_a_connection_that_makes_room_has_the_answer_that_waits_for_the_event_lo
 async def test_a_connection_that_makes_room_waits_for_no_reader(alone: Any, closes: bool) -> None:
     channel, client, go_round = alone
     channel.transport.write(b"x" * 30_000_000)
-    if closes:
-        channel.loseConnection()
-    channel.connections.remove(channel)
-    channel.evict()
-    while channel.transport.connected:
-        go_round()
+    make_room(channel, go_round, closes)
     with pytest.raises(ConnectionResetError):
         read_to_end(client)
 
